@@ -1,0 +1,43 @@
+# Every target does its own set-up. PYTHON may name another interpreter (3.11 or newer).
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help demo test check format docs lock setup clean
+
+help:  ## Show the targets
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+setup: $(STAMP)  ## Make the virtual environment
+
+$(STAMP): constraints.txt drivers/pyproject.toml agent/pyproject.toml reconciler/pyproject.toml scripts/setup.sh
+	PYTHON="$(PYTHON)" sh scripts/setup.sh $(VENV)
+	@touch $@
+
+demo: $(STAMP)  ## Twelve Redfish and four IPMI machines through their whole life cycle
+	$(BIN)/python -m bcmetal.demo
+
+test: $(STAMP)  ## All tests
+	@sh scripts/system-packages.sh
+	$(BIN)/python -m pytest
+
+check: $(STAMP)  ## Lint, format, types, floors, generated documentation
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy drivers/src agent/src reconciler/src tests scripts
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/python scripts/generate_docs.py --check
+
+format: $(STAMP)  ## Let ruff mend what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(STAMP)  ## Write the generated pages of docs/ anew
+	$(BIN)/python scripts/generate_docs.py
+
+lock: $(STAMP)  ## Resolve requirements.in into constraints.txt
+	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --strip-extras requirements.in -o constraints.txt
+
+clean:  ## Remove the virtual environment and caches
+	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

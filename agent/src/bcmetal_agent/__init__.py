@@ -1,0 +1,1 @@
+"""What runs on the machine itself: inventory, tests, erase, image writing, rescue, joining."""

@@ -1,0 +1,1 @@
+"""Redfish and IPMI drivers: capabilities as small Protocols, and an emulated rack."""

@@ -1,0 +1,332 @@
+"""What a BMC can do, as small Protocols, and the plain values that go in and out.
+
+A driver's methods are synchronous and block; the daemon calls them in threads, one call at a time for each BMC. Each raises only
+`bcmetal_drivers.errors.DriverError`. An acknowledgement is never the proof: a method that writes returns once the BMC took the
+request (and, where that is cheap, once the new state was read back); the caller reads the state again before it believes it.
+
+Being in the class is not support by the model: a method may still raise `Unsupported`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol, TypeVar, runtime_checkable
+
+from pydantic import SecretStr
+
+from bcmetal_drivers.errors import Unsupported
+
+# ---------------------------------------------------------------- how to reach a BMC
+
+
+@dataclass(frozen=True, slots=True)
+class BmcAddress:
+    """Where a BMC is. `scheme` is one of `redfish` (HTTPS), `redfish+http`, `ipmi`; makers' forms are normalised to these.
+
+    `host` is a name or a literal, IPv6 without brackets. `system_path` is a path such as `/redfish/v1/Systems/1`, None where the
+    BMC's only system is meant (or for IPMI). `maker` is the hint that a maker's own form gave (`idrac`, `ilo5`, …), else None.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    system_path: str | None = None
+    maker: str | None = None
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}{self.system_path or ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    username: str
+    password: SecretStr
+
+
+class TrustKind(StrEnum):
+    SYSTEM = "system"  # the platform's CA bundle, and the host's name must match
+    CA = "ca"  # `value` is PEM; the name must match
+    FINGERPRINT = "fingerprint"  # `value` is the SHA-256 of the leaf certificate's DER, 64 lower-case hex digits
+    NONE = "none"  # explicitly not verified; needs the network's permission
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    kind: TrustKind = TrustKind.SYSTEM
+    value: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Deadlines in seconds. `total_s` bounds one call of a capability's method, however many requests it makes."""
+
+    connect_s: float = 5.0
+    read_s: float = 15.0
+    total_s: float = 45.0
+    ipmi_suites: tuple[int, ...] = (17, 3)
+    privilege: str = "ADMINISTRATOR"  # IPMI: ADMINISTRATOR, OPERATOR or USER
+    write_allowed: bool = True  # False: the door passes no write (observe mode), session login and logout excepted
+
+
+# ---------------------------------------------------------------- values
+
+
+class PowerState(StrEnum):
+    ON = "on"
+    OFF = "off"
+    POWERING_ON = "powering-on"
+    POWERING_OFF = "powering-off"
+    UNKNOWN = "unknown"
+
+
+class PowerAction(StrEnum):
+    ON = "on"
+    OFF = "off"  # hard
+    SOFT_OFF = "softOff"  # ACPI; may be ignored by the system
+    CYCLE = "cycle"  # hard restart of a machine that is on
+    NMI = "nmi"
+
+
+class BootDevice(StrEnum):
+    NONE = "none"
+    PXE = "pxe"
+    DISK = "disk"
+    CD = "cd"  # the virtual CD, whatever this maker calls it
+    BIOS_SETUP = "bios-setup"
+
+
+class BootMode(StrEnum):
+    UEFI = "uefi"
+    LEGACY = "legacy"
+
+
+@dataclass(frozen=True, slots=True)
+class BootOverride:
+    """The one-time (or lasting) boot override as read back. `device` is NONE when no override is armed."""
+
+    device: BootDevice
+    once: bool
+    mode: BootMode | None = None  # None: the BMC does not say
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One virtual-media slot. `url` is None when nothing is inserted."""
+
+    path: str
+    url: str | None
+    inserted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One cheap look: everything that the sweep keeps."""
+
+    power: PowerState
+    boot_mode: BootMode | None = None
+    health: str | None = None  # "ok", "warning", "critical"; None: the BMC does not say
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who the machine is, as its BMC says. Raw values: nothing is normalised, placeholders are left in. None: not given."""
+
+    system_path: str | None = None  # the resolved one; None for IPMI
+    product_uuid: str | None = None
+    serial: str | None = None
+    sku: str | None = None
+    manufacturer: str | None = None
+    model: str | None = None
+    hostname: str | None = None
+    asset_tag: str | None = None
+    macs: tuple[str, ...] = ()  # host NICs only, lower-case, colons
+
+
+@dataclass(frozen=True, slots=True)
+class BmcInfo:
+    maker: str | None = None
+    model: str | None = None
+    firmware: str | None = None
+    certificate_fp: str | None = None  # SHA-256 of the leaf's DER as hex; None without TLS
+    clock: str | None = None  # the BMC's own time, RFC 3339, as it gave it
+
+
+@dataclass(frozen=True, slots=True)
+class Drive:
+    """A drive as its BMC lists it. `erasable`: the BMC offers an erase of it. `erased_at_ms` is not something BMCs tell."""
+
+    serial: str
+    model: str | None = None
+    capacity_bytes: int | None = None
+    media: str | None = None  # "ssd", "hdd", "nvme"; None: not said
+    wwn: str | None = None
+    path: str | None = None
+    erasable: bool = False
+    has_data: bool | None = None  # None: the BMC does not tell whether blocks are written
+    health: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """What the BMC sees. `sections` names each section read with `ok`, `absent`, or what was wrong with it."""
+
+    identity: Identity
+    bmc: BmcInfo
+    cpus: tuple[Mapping[str, object], ...] = ()
+    memory_bytes: int | None = None
+    dimms: tuple[Mapping[str, object], ...] = ()
+    nics: tuple[Mapping[str, object], ...] = ()
+    drives: tuple[Drive, ...] = ()
+    gpus: tuple[Mapping[str, object], ...] = ()
+    tpm: Mapping[str, object] | None = None
+    firmware: Mapping[str, str] = field(default_factory=dict)  # component -> version
+    boot_mode: BootMode | None = None
+    secure_boot: bool | None = None
+    capabilities: tuple[str, ...] = ()  # names of the Protocols that this model really offers
+    sections: Mapping[str, str] = field(default_factory=dict)
+
+
+class JobState(StrEnum):
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    UNKNOWN = "unknown"  # purged, or gone: never success
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A long-running act at the BMC. `ref` finds it again after a restart of the daemon; "" where the BMC names none."""
+
+    ref: str
+    state: JobState
+    progress: float | None = None  # 0 to 1
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    slot: str
+    username: str
+    role: str | None = None
+    enabled: bool = True
+
+
+# ---------------------------------------------------------------- capabilities
+
+
+class Bmc(Protocol):
+    """An open conversation with one BMC (and one of its systems). Not for use by two threads at once."""
+
+    @property
+    def address(self) -> BmcAddress: ...
+    def close(self) -> None:
+        """End the session at the BMC, best effort, within a few seconds; never raises."""
+
+
+@runtime_checkable
+class Power(Protocol):
+    def power_state(self) -> PowerState:
+        """What the BMC says now. A word that no standard knows, or null, is UNKNOWN: never OFF."""
+        ...
+
+    def set_power(self, action: PowerAction) -> None:
+        """Ask for a power action once; being there already is success. Does not wait for the machine to get there."""
+        ...
+
+
+@runtime_checkable
+class Readings(Protocol):
+    def reading(self) -> Reading: ...
+
+
+@runtime_checkable
+class BootOnce(Protocol):
+    def boot_once(self, device: BootDevice, mode: BootMode | None = None) -> None:
+        """Arm a one-time override, and read it back: raises NotAsAsked when the BMC shows another."""
+        ...
+
+    def boot_override(self) -> BootOverride: ...
+    def clear_boot_override(self) -> None: ...
+
+
+@runtime_checkable
+class BootModes(Protocol):
+    def boot_mode(self) -> BootMode | None: ...
+    def set_boot_mode(self, mode: BootMode) -> None: ...
+
+
+@runtime_checkable
+class SecureBoot(Protocol):
+    def secure_boot(self) -> bool | None: ...
+    def set_secure_boot(self, on: bool) -> None: ...
+
+
+@runtime_checkable
+class VirtualMedia(Protocol):
+    def insert(self, url: str) -> Slot:
+        """Eject what a CD slot holds, insert `url`, read it back: raises NotAsAsked when the slot shows another."""
+        ...
+
+    def eject(self) -> None:
+        """Empty every CD slot that holds something, and read back: still inserted is NotAsAsked. Empty slots are success."""
+        ...
+
+    def inserted(self) -> tuple[Slot, ...]:
+        """The slots that can hold a CD, filled or empty."""
+        ...
+
+
+@runtime_checkable
+class Inventories(Protocol):
+    def inventory(self) -> Inventory: ...
+
+
+@runtime_checkable
+class Identifies(Protocol):
+    def identity(self) -> Identity: ...
+    def bmc_info(self) -> BmcInfo: ...
+
+
+@runtime_checkable
+class Accounts(Protocol):
+    def accounts(self) -> tuple[Account, ...]: ...
+    def set_password(self, username: str, password: SecretStr) -> None:
+        """Change one account's password at the BMC. The open session may end by it."""
+        ...
+
+
+@runtime_checkable
+class DriveErase(Protocol):
+    def drives(self) -> tuple[Drive, ...]: ...
+    def erase(self, serial: str) -> Job:
+        """Start the BMC's own erase of one drive (Redfish Drive.SecureErase)."""
+        ...
+
+    def erase_job(self, ref: str) -> Job:
+        """How that erase stands. A Task that the BMC no longer knows is UNKNOWN."""
+        ...
+
+
+@runtime_checkable
+class Baseline(Protocol):
+    def baseline(self) -> Mapping[str, object]:
+        """What must be the same when a tenant hands the machine back: accounts, network, firmware, boot settings. Plain JSON."""
+        ...
+
+
+C = TypeVar("C")
+
+
+def need(bmc: object, capability: type[C]) -> C:
+    """The BMC, seen as one that has this capability; raises Unsupported when its driver does not."""
+    if not isinstance(bmc, capability):
+        raise Unsupported(f"{getattr(bmc, 'address', bmc)}: this driver does not offer {capability.__name__}")
+    return bmc
+
+
+def offers(bmc: object, capability: type) -> bool:
+    """Whether the driver has the capability (its model may still not)."""
+    return isinstance(bmc, capability)

@@ -1,0 +1,1 @@
+"""The bcmetal daemon, its API and its command line."""
