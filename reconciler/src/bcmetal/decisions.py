@@ -6,9 +6,10 @@ the step and the attempt, so that the same history always settles in the same wa
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, NewType
 
@@ -125,7 +126,7 @@ class Refusal:
     reason: str
     message: str
     field: str | None = None
-    details: Mapping[str, object] = field(default_factory=dict)
+    details: Mapping[str, object] = dataclasses.field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
