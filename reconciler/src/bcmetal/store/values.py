@@ -228,6 +228,7 @@ class OperationRow:
     waiting_since: Micros | None
     progress: float | None
     error: Json | None
+    memo: Json  # what the workflow must remember between steps: job references, when something was asked
     created_at: Micros
     started_at: Micros | None
     ended_at: Micros | None
@@ -358,6 +359,13 @@ class MoveSealed:
 
 
 @dataclass(frozen=True, slots=True)
+class SetMemo:
+    """The operation's `memo`, whole."""
+
+    memo: Json
+
+
+@dataclass(frozen=True, slots=True)
 class Emit:
     """An event for the outbox; the store fills in node, tenant, pool and site."""
 
@@ -378,6 +386,7 @@ Fact = (
     | SetCondition
     | SetSighting
     | MoveSealed
+    | SetMemo
     | Emit
 )
 
@@ -390,3 +399,14 @@ class Intent:
     n: int
     name: str
     open: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Holds:
+    """What may hold a mutating act, read just before it. `ours`: the claim's epoch is still the node's."""
+
+    ours: bool
+    abort: bool
+    maintenance: bool
+    quiet: bool
+    frozen: str | None
