@@ -359,6 +359,20 @@ class MoveSealed:
 
 
 @dataclass(frozen=True, slots=True)
+class PutSealed:
+    """A secret sealed anew, such as under a BMC's new address."""
+
+    sealed: Sealed
+
+
+@dataclass(frozen=True, slots=True)
+class DropSealed:
+    """All secrets of one owner are forgotten."""
+
+    owner_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class SetMemo:
     """The operation's `memo`, whole."""
 
@@ -386,6 +400,8 @@ Fact = (
     | SetCondition
     | SetSighting
     | MoveSealed
+    | PutSealed
+    | DropSealed
     | SetMemo
     | Emit
 )
