@@ -1,0 +1,177 @@
+"""The one way of this driver to an IPMI BMC: logs in when needed, repeats what may be repeated, types what went wrong.
+
+Reads are sent again when no answer comes, and once more under a new login. Writes are sent once: an answer that is lost is
+`MaybeSent`, and the caller looks before it repeats. Completion codes that say "busy" are waited out, a second apart.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from bcmetal_drivers.capabilities import BmcAddress, Credential, Limits
+from bcmetal_drivers.errors import Busy, MaybeSent, Refused, ServerFault, TimedOut, Unreachable, Unsupported
+from bcmetal_drivers.ipmi_session import Answer, Deadline, IpmiSession, check_limits
+
+# The command was not executed; it may be sent again: node busy, SDR update, BMC update, BMC initialisation, no resources, …
+NOT_NOW: Final = frozenset({0xC0, 0xC4, 0xD0, 0xD1, 0xD2, 0xDF})
+TIMEOUT_WHILE_PROCESSING: Final = 0xC3  # perhaps executed
+NOT_IN_THIS_STATE: Final = 0xD5
+UNSUPPORTED: Final = frozenset({0xC1, 0xC2, 0xD6})
+NO_PRIVILEGE: Final = 0xD4
+UNSPECIFIED: Final = 0xFF
+
+BETWEEN_TRIES_S: Final = 1.0
+BUSY_TRIES: Final = 6
+READ_WAITS_S: Final = (1.0, 2.0, 3.0)
+IDLE_LOGIN_S: Final = 45.0  # BMCs end an idle session after 60 s, and then answer nothing
+IDLE_PROBE_S: Final = 10.0  # some end it sooner: before a write, a read tells
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """An IPMI command. `name` is the specification's, for messages."""
+
+    name: str
+    netfn: int
+    code: int
+
+
+GET_DEVICE_ID: Final = Command("Get Device ID", 0x06, 0x01)
+
+
+class IpmiDoor:
+    """A conversation with one BMC, across logins. One thread at a time."""
+
+    def __init__(self, address: BmcAddress, credential: Credential, limits: Limits) -> None:
+        check_limits(address, credential)
+        self.address = address
+        self._credential = credential
+        self._limits = limits
+        self._session: IpmiSession | None = None
+        self._used_at = 0.0
+        self._deadline = Deadline.after(limits.total_s)
+
+    def start_call(self) -> None:
+        """A capability's call begins: its whole deadline is ahead of it."""
+        self._deadline = Deadline.after(self._limits.total_s)
+
+    def use(self, credential: Credential) -> None:
+        """Log in with this from the next login on; the open session stays."""
+        check_limits(self.address, credential)
+        self._credential = credential
+
+    def close(self) -> None:
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    def read(self, command: Command, data: bytes = b"") -> Answer:
+        """The BMC's answer, whatever its completion code, once it is not a busy one."""
+        for _ in range(BUSY_TRIES):
+            answer = self._ask(command, data)
+            if answer.code not in NOT_NOW and answer.code != TIMEOUT_WHILE_PROCESSING:
+                return answer
+            self._pause(command)
+        raise Busy(f"{self.address}: {command.name} is answered with busy (code 0x{answer.code:02x})")
+
+    def write(self, command: Command, data: bytes = b"") -> Answer:
+        """Send a write once. Raises MaybeSent when the answer is lost or says that it is not known whether it was done."""
+        if not self._limits.write_allowed:
+            raise Refused(f"{self.address}: {command.name} is a write, and this BMC is only observed")
+        self._probe()
+        for _ in range(BUSY_TRIES):
+            answer = self._send_once(command, data)
+            if answer.code == TIMEOUT_WHILE_PROCESSING:
+                raise MaybeSent(f"{self.address}: timed out while it processed {command.name}")
+            if answer.code not in NOT_NOW:
+                return answer
+            self._pause(command)
+        raise Busy(f"{self.address}: {command.name} is answered with busy (code 0x{answer.code:02x})")
+
+    def check(self, command: Command, answer: Answer) -> bytes:
+        """The answer's data, or the error that its completion code means."""
+        if answer.code == 0:
+            return answer.data
+        said = f"{self.address}: {command.name} was answered with code 0x{answer.code:02x}"
+        if answer.code in UNSUPPORTED:
+            raise Unsupported(said)
+        if answer.code == NO_PRIVILEGE:
+            raise Refused(f"{said}: {self._limits.privilege} is not privilege enough")
+        if answer.code == NOT_IN_THIS_STATE:
+            raise Busy(f"{said}: not in the present state")
+        if answer.code == UNSPECIFIED:
+            raise ServerFault(said)
+        raise Refused(said)
+
+    def get(self, command: Command, data: bytes = b"") -> bytes:
+        return self.check(command, self.read(command, data))
+
+    def put(self, command: Command, data: bytes = b"") -> bytes:
+        return self.check(command, self.write(command, data))
+
+    # ------------------------------------------------------------
+
+    def _ask(self, command: Command, data: bytes) -> Answer:
+        fresh = self._session is None
+        answer = self._try_read(command, data)
+        if answer is None and not fresh:
+            answer = self._try_read(command, data)  # the BMC may have forgotten the session: under a new login
+        if answer is None:
+            self._in_time(command)
+            raise TimedOut(f"{self.address}: {command.name} was not answered")
+        return answer
+
+    def _try_read(self, command: Command, data: bytes) -> Answer | None:
+        session = self._logged_in(command)
+        answer = session.exchange(command.netfn, command.code, data, READ_WAITS_S, self._deadline)
+        if answer is None:
+            self._forget()
+        else:
+            self._used_at = time.monotonic()
+        return answer
+
+    def _send_once(self, command: Command, data: bytes) -> Answer:
+        session = self._logged_in(command)
+        self._in_time(command)
+        try:
+            answer = session.exchange(command.netfn, command.code, data, (self._limits.read_s,), self._deadline)
+        except Unreachable as error:
+            self._forget()
+            raise MaybeSent(f"{self.address}: went away while {command.name} was under way") from error
+        if answer is None:
+            self._forget()
+            raise MaybeSent(f"{self.address}: the answer to {command.name} was lost")
+        self._used_at = time.monotonic()
+        return answer
+
+    def _probe(self) -> None:
+        """See that the session still lives, so that a write is not lost in a dead one."""
+        if self._session is not None and time.monotonic() - self._used_at > IDLE_PROBE_S:
+            self._ask(GET_DEVICE_ID, b"")
+
+    def _logged_in(self, command: Command) -> IpmiSession:
+        if self._session is not None and time.monotonic() - self._used_at > IDLE_LOGIN_S:
+            self.close()
+        if self._session is None:
+            self._in_time(command)
+            session = IpmiSession(self.address, self._credential, self._limits.ipmi_suites, self._limits.privilege)
+            session.open(self._deadline, self._limits.connect_s)
+            self._session = session
+            self._used_at = time.monotonic()
+        return self._session
+
+    def _forget(self) -> None:
+        """Give a session up that does not answer: its end is announced, but not waited for."""
+        if self._session is not None:
+            self._session.close(wait_s=0.05)
+            self._session = None
+
+    def _pause(self, command: Command) -> None:
+        self._in_time(command, BETWEEN_TRIES_S)
+        time.sleep(BETWEEN_TRIES_S)
+
+    def _in_time(self, command: Command, needed_s: float = 0.0) -> None:
+        if self._deadline.left_s() <= needed_s:
+            raise TimedOut(f"{self.address}: {command.name} was not done within {self._deadline.total_s:g} s")

@@ -1,0 +1,122 @@
+"""What IPMI says about whose machine it is: the FRU's fields, the system GUID, makers by their IANA numbers."""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import pyghmi.exceptions
+from pyghmi.ipmi import fru
+
+from bcmetal_drivers.errors import Malformed, Refused, Unsupported
+from bcmetal_drivers.ipmi_door import Command, IpmiDoor
+
+GET_FRU_AREA: Final = Command("Get FRU Inventory Area Info", 0x0A, 0x10)
+READ_FRU: Final = Command("Read FRU Data", 0x0A, 0x11)
+GET_SYSTEM_GUID: Final = Command("Get System GUID", 0x06, 0x37)
+
+FRU_LIMIT: Final = 4096
+CHUNKS: Final = (64, 32, 16, 8)  # BMCs refuse longer reads (0xC7 to 0xCA) each at a length of its own
+TOO_LONG: Final = frozenset({0xC7, 0xC8, 0xC9, 0xCA, 0xFF})
+
+# IANA enterprise numbers, as Get Device ID gives them
+MAKERS: Final[Mapping[int, str]] = {
+    2: "IBM",
+    11: "HPE",
+    343: "Intel",
+    674: "Dell",
+    5771: "Cisco",
+    7244: "Quanta",
+    10368: "Fujitsu",
+    10876: "Supermicro",
+    15370: "Gigabyte",
+    19046: "Lenovo",
+    47196: "HPE",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FruFields:
+    """The fields that tell machines apart, raw; None where the FRU has none. `trouble`: what was wrong with its layout, or empty."""
+
+    manufacturer: str | None = None
+    model: str | None = None
+    part_number: str | None = None
+    serial: str | None = None
+    board_serial: str | None = None
+    chassis_serial: str | None = None
+    asset_tag: str | None = None
+    trouble: str = ""
+
+
+def read_fru(door: IpmiDoor) -> FruFields:
+    """FRU 0 of the BMC. A BMC without one raises Unsupported or Refused; a garbled one gives what could be read."""
+    area = door.get(GET_FRU_AREA, b"\x00")
+    if len(area) < 2:
+        raise Malformed(f"{door.address}: {GET_FRU_AREA.name} gave {len(area)} bytes")
+    size = min(area[0] | area[1] << 8, FRU_LIMIT)
+    raw = bytearray()
+    chunks = list(CHUNKS)
+    while len(raw) < size:
+        asked = min(chunks[0], size - len(raw))
+        answer = door.read(READ_FRU, struct.pack("<BHB", 0, len(raw), asked))
+        if answer.code in TOO_LONG and len(chunks) > 1:
+            chunks.pop(0)
+            continue
+        data = door.check(READ_FRU, answer)
+        if len(data) < 2 or data[0] == 0:
+            break
+        raw += data[1 : 1 + data[0]]
+    return parse_fru(bytes(raw))
+
+
+def parse_fru(raw: bytes) -> FruFields:
+    """pyghmi's reading of a FRU image; it checks no checksums, and raises nearly anything on a garbled one."""
+    try:
+        info = fru.FRU(rawdata=bytearray(raw)).info or {}
+    except (
+        pyghmi.exceptions.PyghmiException,
+        IndexError,
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        struct.error,
+    ) as error:
+        return FruFields(trouble=f"the FRU is garbled ({type(error).__name__})")
+    return FruFields(
+        manufacturer=_text(info, "Manufacturer", "Board manufacturer"),
+        model=_text(info, "Product name", "Board product name"),
+        part_number=_text(info, "Model", "Board model"),
+        serial=_text(info, "Serial Number", "Chassis serial number", "Board serial number"),
+        board_serial=_text(info, "Board serial number"),
+        chassis_serial=_text(info, "Chassis serial number"),
+        asset_tag=_text(info, "Asset Number"),
+        trouble="" if info else "the FRU holds no readable area",
+    )
+
+
+def _text(info: Mapping[str, object], *names: str) -> str | None:
+    for name in names:
+        value = info.get(name)
+        if isinstance(value, str) and value.strip():
+            return "".join(c for c in value if c.isprintable()).strip()[:128]
+    return None
+
+
+def read_guid(door: IpmiDoor) -> str | None:
+    """The system GUID as SMBIOS writes it: the first three fields little-endian on the wire, lower-case text.
+
+    The specification wants the whole 16 bytes reversed, makers send what SMBIOS has, and some send network order: the caller
+    compares both byte orders. None when the BMC gives none, or all zeros or ones.
+    """
+    try:
+        data = door.get(GET_SYSTEM_GUID)
+    except (Unsupported, Refused):
+        return None
+    if len(data) != 16 or data in (bytes(16), b"\xff" * 16):
+        return None
+    return str(uuid.UUID(bytes_le=data))

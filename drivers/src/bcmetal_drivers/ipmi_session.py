@@ -1,0 +1,380 @@
+"""One IPMI 2.0 (RMCP+) session over a UDP socket of its own.
+
+pyghmi's framing, key derivation and encryption are used as they are; its event loop is not. In pyghmi 1.6.19 one thread and
+class-level tables serve the whole process, a session cannot be given up without leaving its socket there, and a lost reply to a
+chassis control is sent again, with new logins, up to nine times. Here `pyghmi.ipmi.private.session.Session` is subclassed and everything that
+touches those tables is replaced: a connected socket (answers of others never arrive), the caller's own thread, no keepalive,
+each packet sent when this module says so. The names used are private to pyghmi: the version is pinned, the contract tests notice.
+
+IPMI 1.5 is not spoken at all: a BMC, or somebody who answers in its place, without the 2.0 bit is refused before a user name
+was sent. RAKP message 2 proves that the BMC knows the password; where it does not, message 3 is never sent.
+"""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import struct
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from pyghmi.ipmi.private import session as pyghmi_session
+
+from bcmetal_drivers.capabilities import BmcAddress, Credential
+from bcmetal_drivers.errors import (
+    Busy,
+    DriverError,
+    InsecureTransport,
+    NotThisService,
+    Refused,
+    RejectedCredentials,
+    ServerFault,
+    TimedOut,
+    Unreachable,
+    Unsupported,
+)
+
+USERNAME_LIMIT: Final = 16
+PASSWORD_LIMIT: Final = 20
+PRIVILEGES: Final[Mapping[str, int]] = {"USER": 2, "OPERATOR": 3, "ADMINISTRATOR": 4}
+
+# Cipher suite -> (pyghmi's name of the hash, authentication and integrity algorithm). Confidentiality is AES-CBC-128 in both.
+SUITES: Final[Mapping[int, tuple[int, int, int]]] = {17: (256, 3, 4), 3: (1, 1, 1)}
+AES_CBC_128: Final = 1
+
+RESENDS_S: Final = (0.6, 1.2, 2.4)
+RAKP_WAIT_S: Final = 2.0
+HANDSHAKES: Final = 2  # how often one login starts over when a RAKP answer is lost
+
+# RMCP+ status codes (IPMI 2.0, table 13-15)
+NO_RESOURCES: Final = (0x01, 0x0B)
+STALE_SESSION: Final = 0x02
+ROLE_REFUSED: Final = (0x09, 0x0A)
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """When the capability's call must be over."""
+
+    at: float
+    total_s: float
+
+    @classmethod
+    def after(cls, total_s: float) -> Deadline:
+        return cls(time.monotonic() + total_s, total_s)
+
+    def left_s(self) -> float:
+        return self.at - time.monotonic()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A completion code and what came with it."""
+
+    code: int
+    data: bytes
+
+
+def check_limits(address: BmcAddress, credential: Credential) -> None:
+    """Refuse what the protocol cannot carry, instead of cutting it short."""
+    if len(credential.username.encode()) > USERNAME_LIMIT:
+        raise Refused(f"{address}: the user name is longer than the {USERNAME_LIMIT} bytes that IPMI takes")
+    if len(credential.password.get_secret_value().encode()) > PASSWORD_LIMIT:
+        raise Refused(f"{address}: the password is longer than the {PASSWORD_LIMIT} bytes that IPMI 2.0 takes")
+
+
+class IpmiSession(pyghmi_session.Session):  # type: ignore[misc]  # pyghmi has no types
+    """A login and the commands sent under it. One thread at a time.
+
+    `established` turns false for good once a login failed or `close` was called; open another then.
+    """
+
+    def __new__(cls, *_args: object, **_kwargs: object) -> IpmiSession:
+        return object.__new__(cls)  # pyghmi's looks for a session of the same BMC in its tables
+
+    def __init__(self, address: BmcAddress, credential: Credential, suites: tuple[int, ...], privilege: str) -> None:
+        check_limits(address, credential)
+        if privilege not in PRIVILEGES:
+            raise Refused(f"{address}: {privilege!r} is no IPMI privilege level; use one of {', '.join(PRIVILEGES)}")
+        spoken = tuple(s for s in suites if s in SUITES)
+        if not spoken:
+            raise Unsupported(
+                f"{address}: none of the cipher suites {suites} is spoken by this driver, which knows 17 and 3"
+            )
+        self.address = address
+        self.suites = spoken
+        self.privilege = privilege
+        self.privlevel = PRIVILEGES[privilege]
+        self.userid = credential.username.encode()
+        self.password = credential.password.get_secret_value().encode()
+        self.kg = self.password  # two-key logins (a Kg of its own) are not offered
+        self.established = False
+        self.suite: int | None = None
+        self.socket: socket.socket | None = None
+        self._answer: Answer | None = None
+        self._expected: tuple[int, int] | None = None
+        self._failure: DriverError | None = None
+        self._open_status = 0
+        self._asking_capabilities = False
+        self._set_up_pyghmi()
+
+    def _set_up_pyghmi(self) -> None:
+        self.servermode = False
+        self.nameonly = 0x10  # look the account up by name, not by name and privilege
+        self.autopriv = False
+        self.logontries = 0
+        self.maxtimeout = 2
+        self.timeout = 1.0
+        self.sol_handler = None
+        self.pendingpayloads: deque[object] = deque()
+        self.request_entry: list[object] = []
+        self.seqlun = 0
+        self._initsession()
+
+    # ------------------------------------------------------------ opening and closing
+
+    def open(self, deadline: Deadline, connect_s: float) -> None:
+        """Log in, at most twice over when answers get lost. Raises a DriverError; the socket is closed then."""
+        try:
+            self._connect()
+            self._require_ipmi_2(deadline, connect_s)
+            self._log_in(deadline)
+            self._raise_privilege(deadline)
+        except BaseException:
+            self._drop()
+            raise
+        self.established = True
+
+    def close(self, wait_s: float = 1.0) -> None:
+        """Tell the BMC that the session ends, and close the socket. Never raises."""
+        if self.established:
+            with suppress(DriverError):  # it ends by itself after a minute
+                self.exchange(0x06, 0x3C, struct.pack("<I", self.pendingsessionid), (wait_s,), Deadline.after(wait_s))
+        self._drop()
+
+    def _drop(self) -> None:
+        self.established = False
+        if self.socket is not None:
+            self.socket.close()
+            self.socket = None
+
+    def _connect(self) -> None:
+        try:
+            found = socket.getaddrinfo(self.address.host, self.address.port, type=socket.SOCK_DGRAM)
+        except OSError as error:
+            raise Unreachable(f"{self.address}: the name is not known") from error
+        family, kind, proto, _, where = found[0]
+        self.socket = socket.socket(family, kind, proto)
+        try:
+            self.socket.connect(where)
+        except OSError as error:
+            raise Unreachable(f"{self.address}: no route: {error.strerror}") from error
+
+    def _require_ipmi_2(self, deadline: Deadline, connect_s: float) -> None:
+        self._asking_capabilities = True
+        try:
+            until = Deadline(min(deadline.at, time.monotonic() + connect_s), connect_s)
+            answer = self.exchange(0x06, 0x38, bytes((0x8E, self.privlevel)), RESENDS_S, until)
+        finally:
+            self._asking_capabilities = False
+        if answer is None:
+            raise TimedOut(f"{self.address}: no answer on the IPMI port within {connect_s:g} s")
+        if answer.code == 0xCC:
+            raise InsecureTransport(f"{self.address}: knows only IPMI 1.5, which is not allowed here")
+        if answer.code != 0 or len(answer.data) < 4:
+            raise NotThisService(
+                f"{self.address}: the question for IPMI capabilities was answered with code 0x{answer.code:02x}"
+            )
+        if not (answer.data[1] & 0x80 and answer.data[3] & 0x02):
+            raise InsecureTransport(f"{self.address}: the answer offers only IPMI 1.5, which is not allowed here")
+
+    def _log_in(self, deadline: Deadline) -> None:
+        for suite in self.suites:
+            for _ in range(HANDSHAKES):
+                reached = self._handshake(suite, deadline)
+                if reached in ("ESTABLISHED", "REFUSED"):
+                    break
+            else:
+                raise self._silence(reached, deadline)
+            if reached == "ESTABLISHED":
+                self.suite = suite
+                return
+        wanted = ", ".join(map(str, self.suites))
+        raise InsecureTransport(
+            f"{self.address}: takes none of the cipher suites {wanted} (code 0x{self._open_status:02x})"
+        )
+
+    def _silence(self, reached: str, deadline: Deadline) -> DriverError:
+        """What it means that the handshake was met with silence: many BMCs ignore a user name that they do not know."""
+        if reached == "EXPECTINGRAKP2":
+            self._initsession()
+            self._require_ipmi_2(deadline, RAKP_WAIT_S)
+            return RejectedCredentials(
+                f"{self.address}: alive, but it ignores this user name, as many BMCs do with unknown ones"
+            )
+        return TimedOut(f"{self.address}: the login was not answered")
+
+    def _handshake(self, suite: int, deadline: Deadline) -> str:
+        """Open session, RAKP 1 to 4. Returns how far it came (pyghmi's `sessioncontext`, or REFUSED for this suite)."""
+        self._initsession()
+        self.attemptedhash = SUITES[suite][0]
+        self.localsid = secrets.randbits(31) | 1
+        self.ipmiversion = 2.0
+        self._proposed = suite
+        self.sessioncontext = "OPENSESSION"
+        for wait_s in RESENDS_S:
+            self._open_rmcpplus_request()  # with a tag and a session id of its own each time: safe to send again
+            if self._pump(lambda: self.sessioncontext != "OPENSESSION", wait_s, deadline):
+                break
+        for stage in ("EXPECTINGRAKP2", "EXPECTINGRAKP4"):
+            if self.sessioncontext == stage and not self._pump(
+                lambda stage=stage: self.sessioncontext != stage,  # type: ignore[misc]  # mypy cannot infer the default
+                RAKP_WAIT_S,
+                deadline,
+            ):
+                break
+        return str(self.sessioncontext)
+
+    def _raise_privilege(self, deadline: Deadline) -> None:
+        self.established = True
+        answer = self.exchange(0x06, 0x3B, bytes((self.privlevel,)), RESENDS_S, deadline)
+        if answer is None:
+            raise TimedOut(f"{self.address}: the request for {self.privilege} was not answered")
+        if answer.code != 0:
+            raise self._role_refused(answer.code)
+
+    def _role_refused(self, code: int) -> Refused:
+        return Refused(
+            f"{self.address}: the account may not work as {self.privilege} (code 0x{code:02x}); the node's settings can ask for less"
+        )
+
+    # ------------------------------------------------------------ commands
+
+    def exchange(
+        self, netfn: int, command: int, data: bytes, waits_s: tuple[float, ...], deadline: Deadline
+    ) -> Answer | None:
+        """Send a command once for each of `waits_s`, until one is answered. None: silence. A write gives one wait.
+
+        Raises TimedOut when the deadline is over before anything was sent, Unreachable when the port is closed.
+        """
+        for wait_s in waits_s:
+            if deadline.left_s() <= 0:
+                return None
+            self.seqlun = (self.seqlun + 1) & 0x3F  # a late answer to an earlier packet is not an answer to this one
+            self.request_entry.clear()
+            self.lastpayload = None
+            self._answer = None
+            self._expected = (netfn + 1, command)
+            self.ipmicallback = self._keep
+            self._send_ipmi_net_payload(netfn, command, data, retry=False)
+            if self._pump(lambda: self._answer is not None, wait_s, deadline):
+                return self._answer
+        return None
+
+    def _keep(self, response: Mapping[str, object]) -> None:
+        if (response["netfn"], response["command"]) == self._expected:
+            code, data = response["code"], response["data"]
+            if isinstance(code, int) and isinstance(data, bytearray):
+                self._answer = Answer(code, bytes(data))
+
+    # ------------------------------------------------------------ packets
+
+    def _pump(self, done: Callable[[], bool], seconds: float, deadline: Deadline) -> bool:
+        """Take packets until `done`, for `seconds` at most. Whether it was done."""
+        until = min(time.monotonic() + seconds, deadline.at)
+        while not done() and self.socket is not None:
+            left = until - time.monotonic()
+            if left <= 0:
+                break
+            self.socket.settimeout(left)
+            try:
+                packet = self.socket.recv(4096)
+            except TimeoutError:
+                break
+            except OSError as error:
+                raise Unreachable(f"{self.address}: nothing listens there: {error.strerror}") from error
+            self._take(packet)
+            if self._failure is not None:
+                failure, self._failure = self._failure, None
+                raise failure
+        return done()
+
+    def _take(self, packet: bytes) -> None:
+        """Hand one packet to pyghmi. What is not IPMI, or not in this phase's form, or garbled, is as if it had not come."""
+        if len(packet) < 16 or packet[0] != 6 or packet[2:4] != b"\xff\x07":
+            return
+        if packet[4] != (0 if self._asking_capabilities else 6):
+            return
+        try:
+            self._handle_ipmi_packet(bytearray(packet), sockaddr=None, qent=(None, None, None))
+        except (IndexError, KeyError, TypeError, ValueError, struct.error):
+            return
+
+    def _xmit_packet(self, retry: bool = True, delay_xmit: object = None, timeout: object = None) -> None:
+        if self.socket is None:
+            raise Unreachable(f"{self.address}: the session is closed")
+        if self.sequencenumber:  # 0 is for packets outside of a session
+            self.sequencenumber += 1
+        self.lastpayload = None  # pyghmi would hold the next packet back until this one was answered
+        try:
+            self.socket.send(bytes(self.netpacket))
+        except OSError as error:
+            raise Unreachable(f"{self.address}: nothing listens there: {error.strerror}") from error
+
+    # ------------------------------------------------------------ pyghmi's steps of the login, with typed outcomes
+
+    def _got_rmcp_response(self, data: bytearray) -> None:
+        if self.sessioncontext != "OPENSESSION" or data[0] != self.rmcptag:
+            return
+        self._open_status = data[1]
+        if data[1] in NO_RESOURCES:
+            self._failure = Busy(f"{self.address}: the BMC's session table is full")
+        elif data[1] != 0:
+            self.sessioncontext = "REFUSED"
+        elif (data[16], data[24], data[32]) != (*SUITES[self._proposed][1:], AES_CBC_128):
+            self.sessioncontext = "REFUSED"  # it chose algorithms that were not proposed
+        else:
+            super()._got_rmcp_response(data)
+
+    def _got_rakp2(self, data: bytearray) -> None:
+        if self.sessioncontext != "EXPECTINGRAKP2" or data[0] != self.rmcptag or data[1] == STALE_SESSION:
+            return
+        if data[1] in ROLE_REFUSED:
+            self._failure = self._role_refused(data[1])
+        elif data[1] in NO_RESOURCES:
+            self._failure = Busy(f"{self.address}: the BMC's session table is full")
+        elif data[1] != 0:
+            self._failure = RejectedCredentials(
+                f"{self.address}: refuses this user name (RAKP 2, code 0x{data[1]:02x})"
+            )
+        else:
+            super()._got_rakp2(data)
+
+    def _got_rakp4(self, data: bytearray) -> None:
+        if self.sessioncontext != "EXPECTINGRAKP4" or data[0] != self.rmcptag or data[1] == STALE_SESSION:
+            return
+        if data[1] != 0:
+            self._failure = RejectedCredentials(f"{self.address}: refuses the login (RAKP 4, code 0x{data[1]:02x})")
+        else:
+            super()._got_rakp4(data)
+
+    def onlogon(self, parameter: Mapping[str, object]) -> None:
+        """pyghmi's verdict: the HMAC of RAKP 2 or of RAKP 4 was wrong."""
+        if self.sessioncontext == "FAILED":
+            self._failure = RejectedCredentials(
+                f"{self.address}: the BMC does not know this password (its RAKP 2 proves another)"
+            )
+        else:
+            self._failure = ServerFault(f"{self.address}: RAKP 4 has a wrong integrity code")
+
+    def _req_priv_level(self) -> None:
+        """pyghmi would go on from inside the packet's handler; `open` does it in its turn."""
+
+    def logout(self, sessionok: bool = True) -> Mapping[str, object]:
+        """pyghmi's name for `close`."""
+        self.close()
+        return {"success": True}
