@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
+from bcmetal_drivers.capabilities import BmcAddress
 from sqlalchemy import Connection
 
 from bcmetal.decisions import Micros, NodeFacts
@@ -49,6 +50,11 @@ class BmcRow:
     breaker_failures: int = 0
     breaker_since_at: Micros | None = None  # unreachable since; None: it answers
     breaker_until_at: Micros | None = None
+
+    @property
+    def address(self) -> BmcAddress:
+        """Where a driver is opened; `system_path` is the node's, not the BMC's."""
+        return BmcAddress(self.scheme, self.host, self.port)
 
 
 @dataclass(frozen=True, slots=True)

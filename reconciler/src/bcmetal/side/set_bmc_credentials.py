@@ -1,0 +1,33 @@
+"""Set the BMC's credentials: try the new ones, and take them only when they work. Until then the old ones stay."""
+
+from __future__ import annotations
+
+from bcmetal_drivers.capabilities import Credential, Identifies, Trust, TrustKind, need
+from bcmetal_drivers.errors import RejectedCredentials
+
+from bcmetal.decisions import Done, Failed
+from bcmetal.store.values import MoveSealed, SetBmc
+from bcmetal.workflows.machine import Machine, Outcome
+
+
+async def run(m: Machine) -> Outcome:
+    """Log in with the candidate; rejected, it is dropped, and the stored ones are untouched."""
+    bmc = m.node.bmc
+    if bmc is None or not bmc.scheme:
+        return Failed("bmc-bad-address", "the BMC was never reached: inspect the node first")
+    username = m.secret("candidate.username").get_secret_value()
+    candidate = Credential(username, m.secret("candidate.password"))
+    trust = Trust(TrustKind(bmc.trust_kind), bmc.trust_value)
+    try:
+        await m.line.trial(bmc.address, candidate, trust, lambda there: need(there, Identifies).identity())
+    except RejectedCredentials as error:
+        m.note(MoveSealed(bmc.bmc_id, accept=False))
+        m.tell("security.bmc-credentials.rejected", pending=True)
+        return Failed("bmc-credentials-rejected", str(error))
+    m.note(
+        MoveSealed(bmc.bmc_id, accept=True),
+        SetBmc({"cred_ref": None, "cred_verified_at": m.now, "proven_at": m.now}),
+    )
+    m.condition("credentials", "ok")
+    m.tell("security.bmc-credentials.changed")
+    return Done()

@@ -1,0 +1,84 @@
+"""Deploy, kind `iso`: boot an ISO as it is, for pools without an agent.
+
+1. know_the_machine        the machine is the one that was inspected
+2. fetch_the_image         fetched from an allowed address, its checksum compared, kept on the daemon's shelf
+3. power_off               seen off
+4. take_the_disks          from now on they may hold the tenant's data
+5. offer_the_medium        served to this BMC alone, at a fresh path
+6. insert_the_medium       seen inserted
+7. arm_the_cd              seen armed, for one boot
+8. start_from_the_medium   on, and the override used up by that start
+9. see_a_sign_of_life      as the pool says; `none` is said to be unproven
+"""
+
+from __future__ import annotations
+
+from bcmetal_drivers.capabilities import Power, PowerState, need
+
+from bcmetal.boot.fetch import ImageSource
+from bcmetal.decisions import Back, Done, Failed
+from bcmetal.states import Disks, System
+from bcmetal.store import drives, media
+from bcmetal.store.values import MarkDrives, SetNode
+from bcmetal.workflows.machine import Machine, Outcome
+from bcmetal.workflows.media import (
+    arm_the_cd,
+    fetch_of,
+    insert_the_medium,
+    offer_the_medium,
+    start_from_the_medium,
+)
+from bcmetal.workflows.steps import UNDO, know_the_machine, power_off
+
+
+async def fetch_the_image(m: Machine) -> Outcome:
+    """Have the image on the shelf, checked."""
+    wanted = m.input["image"]
+    if wanted.get("name"):
+        image = m.image(str(wanted["name"]))
+        if image is None:
+            return Failed("image-not-found", f"the configuration has no image {wanted['name']}")
+        source = ImageSource(image.url, image.sha256, image.sha512)
+    else:
+        source = ImageSource(str(wanted["url"]), wanted.get("sha256"), wanted.get("sha512"))
+    return fetch_of(source, m)
+
+
+async def take_the_disks(m: Machine) -> Outcome:
+    """The image may write to any disk of the machine once it boots: say so first."""
+    known = await m.doors.store.read(drives.of_node, m.node.node_id)
+    await m.ready_to_act()
+    m.note(
+        SetNode({"disks": Disks.TENANT, "system": System.INSTALLING, "not_erased": False}),
+        MarkDrives(tuple(row.serial for row in known), True, m.node.tenant_id),
+    )
+    return Done()
+
+
+async def see_a_sign_of_life(m: Machine) -> Outcome:
+    """The pool's `sign_of_life`. With `none`, the medium was fetched and the machine is on: the rest is said to be unproven."""
+    power = await m.look(need(m.bmc, Power).power_state)
+    if power is PowerState.OFF:
+        return Back("power_off", "the machine went off before it gave a sign of life")
+    if not m.memo.get("media_served"):
+        served = await m.doors.store.read(media.served_count, str(m.memo["media_path"]))
+        if not served:
+            return Failed("media-not-fetched", "the machine is on, and its BMC never fetched the medium")
+        m.remember(media_served=True)
+    m.note(SetNode({"system": System.PRESENT}))
+    m.tell("metal.step.finished", step="see_a_sign_of_life", proof="unproven")
+    return Done()
+
+
+STEPS = (
+    know_the_machine,
+    fetch_the_image,
+    power_off,
+    take_the_disks,
+    offer_the_medium,
+    insert_the_medium,
+    arm_the_cd,
+    start_from_the_medium,
+    see_a_sign_of_life,
+)
+CLEANUP = UNDO

@@ -1,0 +1,134 @@
+"""Inspect: learn what the machine is, through its BMC alone. Nothing at the machine is changed.
+
+1. find_the_service      which protocol answers at the address; its certificate is trusted, pinned, or refused
+2. log_in                the credentials work; the BMC and system belong to no other node
+3. know_who_it_is        UUID, serial, MACs; none of the exclusive ones is held by another live node
+4. read_the_inventory    CPUs, memory, NICs, drives, GPUs, TPM, firmware, section by section
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict
+
+from bcmetal_drivers.capabilities import Identifies, Inventories, Power, Trust, TrustKind, need
+from bcmetal_drivers.capabilities import Inventory as SeenInventory
+
+from bcmetal.decisions import Done, Failed
+from bcmetal.states import Disks
+from bcmetal.store import drives
+from bcmetal.store.values import (
+    DriveSeen,
+    SetBmc,
+    SetDrives,
+    SetIdentifiers,
+    SetNode,
+    SetSighting,
+    StoreInventory,
+)
+from bcmetal.workflows.identity import changed_identity, identifiers_of, normal_serial, usable_serial
+from bcmetal.workflows.machine import Machine, Outcome
+
+
+PIN_FIRST = "pin-first"  # the network's word for: the first certificate that is seen is the one
+
+
+async def find_the_service(m: Machine) -> Outcome:
+    """Find the protocol, and pin the certificate where the network says `pin-first`."""
+    bmc = m.node.bmc
+    if bmc is None:
+        return Failed("bmc-bad-address", "the node has no BMC")
+    network = m.network
+    scheme, port, kind, value = bmc.scheme, bmc.port, bmc.trust_kind, bmc.trust_value
+    if not scheme:
+        trust = Trust(TrustKind.NONE if kind == PIN_FIRST else TrustKind(kind), value)
+        found = await m.line.probe(bmc.host, port or None, trust)
+        scheme, port = found.scheme, found.port
+        if scheme == "redfish+http" and not (network and network.plain_http):
+            return Failed("bmc-insecure-transport", "only plain HTTP answers there, which its network does not allow")
+        m.note(SetBmc({"scheme": scheme, "port": port}))
+    if kind == PIN_FIRST and scheme == "redfish":
+        if bmc.cred_ref is not None:
+            return Failed(
+                "bmc-certificate-untrusted",
+                f"credential {bmc.cred_ref} is shared by many machines and is sent only to a pinned or verified certificate",
+            )
+        pin = await m.line.fingerprint(bmc.host, port)
+        m.note(SetBmc({"trust_kind": TrustKind.FINGERPRINT.value, "trust_value": pin}))
+        m.note(*m.line.sealed_for(bmc.host, TrustKind.FINGERPRINT.value, pin))
+    return Done()
+
+
+async def log_in(m: Machine) -> Outcome:
+    """See that the credentials work, and who the BMC is."""
+    info = await m.look(need(m.bmc, Identifies).bmc_info)
+    m.note(
+        SetBmc(
+            {
+                "maker": info.maker,
+                "model": info.model,
+                "firmware": info.firmware,
+                "proven_at": m.now,
+                "cred_verified_at": m.now,
+            }
+        ),
+        SetSighting(certificate_fp=info.certificate_fp),
+    )
+    m.condition("credentials", "ok")
+    m.condition("certificate", "ok")
+    return Done()
+
+
+async def know_who_it_is(m: Machine) -> Outcome:
+    """Settle the identity: the system's path, UUID, serial and MACs."""
+    seen = await m.look(need(m.bmc, Identifies).identity)
+    if m.node.facts.disks is not Disks.FOREIGN:
+        changed = changed_identity(m.node.identifiers, seen)
+        if changed is not None:
+            m.condition("identity", "error", "identity-changed", changed)
+            return Failed("identity-changed", changed)
+    m.condition("identity", "ok")
+    m.note(SetIdentifiers("bmc", identifiers_of(seen, "bmc")))
+    if seen.system_path and seen.system_path != m.node.system_path:
+        m.note(SetNode({"system_path": seen.system_path}))
+    return Done()
+
+
+async def read_the_inventory(m: Machine) -> Outcome:
+    """Read everything, and keep what differs from the last time."""
+    seen = await m.look(need(m.bmc, Inventories).inventory)
+    power = await m.look(need(m.bmc, Power).power_state)
+    note_inventory(m, seen)
+    m.note(SetSighting(power=power, boot_mode=seen.boot_mode))
+    m.condition("hardware", "ok")
+    known = {row.serial for row in await m.doors.store.read(drives.of_node, m.node.node_id)}
+    new = [drive.serial for drive in usable_drives(seen) if drive.serial not in known]
+    if new and m.node.facts.disks is Disks.CLEAN:
+        m.note(SetNode({"disks": Disks.FOREIGN}))
+    return Done()
+
+
+def usable_drives(seen: SeenInventory) -> list[DriveSeen]:
+    """The drives that can be told apart, once each."""
+    found: dict[str, DriveSeen] = {}
+    for drive in seen.drives:
+        if usable_serial(normal_serial(drive.serial)):
+            found.setdefault(drive.serial, DriveSeen(drive.serial, drive.model, drive.wwn, drive.capacity_bytes))
+    return list(found.values())
+
+
+def note_inventory(m: Machine, seen: SeenInventory) -> None:
+    """Note the inventory and its drives; what changes with each reading (the BMC's clock) is not part of the digest."""
+    doc = json.loads(json.dumps(asdict(seen), default=dict))
+    stable = json.loads(json.dumps(doc))
+    stable.get("bmc", {}).pop("clock", None)
+    digest = hashlib.sha256(json.dumps(stable, sort_keys=True).encode()).hexdigest()
+    m.note(
+        StoreInventory(m.new_id("iv"), "bmc", digest, dict(seen.sections), doc),
+        SetDrives(tuple(usable_drives(seen))),
+    )
+
+
+STEPS = (find_the_service, log_in, know_who_it_is, read_the_inventory)
+CLEANUP = ()

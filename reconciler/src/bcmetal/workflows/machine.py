@@ -1,0 +1,275 @@
+"""What a step gets: the machine, seen through the doors that a step may use.
+
+A step looks (`look`), acts at most once (`act`, or `act_once` where the act cannot be observed), and notes what it found (`note`); the
+notes are written in the transaction that settles the step. `act` checks whatever may hold a mutating act just before it: a lost claim,
+an abort, a freeze, maintenance, observe mode, and that the lease lasts longer than the call may take.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ParamSpec, Protocol, TypeVar
+
+from bcmetal_drivers.capabilities import Bmc, BmcAddress, Credential, Trust
+from pydantic import SecretStr
+
+from bcmetal.boot.shelf import Shelf
+from bcmetal.decisions import SECOND, Again, Back, Done, Failed, Micros, PoolMode
+from bcmetal.errors import Stale
+from bcmetal.settings import Image, Network, Pool, Settings
+from bcmetal.store import claims, rack_slots
+from bcmetal.store.ids import new_id
+from bcmetal.store.values import (
+    Claim,
+    Emit,
+    Fact,
+    Holds,
+    NodeRow,
+    OperationRow,
+    PutSealed,
+    SetCondition,
+    SetMemo,
+    Store,
+    Work,
+)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Outcome = Done | Again | Back | Failed
+Step = Callable[["Machine"], Awaitable[Outcome]]
+
+
+class Clock(Protocol):
+    """The one door to time. `now` is microseconds since the epoch, `monotonic_s` never steps back."""
+
+    def now(self) -> Micros: ...
+    def monotonic_s(self) -> float: ...
+
+
+class Lease(Protocol):
+    """The engine's hold on the node."""
+
+    claim: Claim
+
+    def left_s(self) -> float:
+        """Seconds left on the lease by the monotonic clock."""
+        ...
+
+    async def renew(self) -> None:
+        """Raises Stale when the claim is no longer ours."""
+        ...
+
+
+class Line(Protocol):
+    """The node's BMC: one call at a time, in a thread. Opening sends nothing: the driver logs in at its first call."""
+
+    @property
+    def bmc(self) -> Bmc: ...
+    @property
+    def deadline_s(self) -> float:
+        """The longest that one call may take."""
+        ...
+
+    async def call(self, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """One call of a method of `bmc`, its rejected and accepted logins counted."""
+        ...
+
+    async def trial(self, address: BmcAddress, credential: Credential, trust: Trust, fn: Callable[[Bmc], T]) -> T:
+        """One call on a driver of its own, with other settings than the stored ones, closed afterwards."""
+        ...
+
+    async def probe(self, host: str, port: int | None, trust: Trust) -> BmcAddress:
+        """Which service answers there; sends no credential."""
+        ...
+
+    @property
+    def credential(self) -> Credential:
+        """The BMC's present credential: its own, or the named one that it refers to."""
+        ...
+
+    def named(self, credential: str) -> Credential:
+        """A credential of the configuration; only for networks that it lists. Raises VaultError, RejectedCredentials."""
+        ...
+
+    def sealed_for(self, host: str, trust_kind: str, trust_value: str) -> Sequence[PutSealed]:
+        """The BMC's own secrets, sealed anew for this address and pin; none where it uses a named credential."""
+        ...
+
+    async def fingerprint(self, host: str, port: int) -> str:
+        """The SHA-256 of the certificate that is shown there; sends nothing."""
+        ...
+
+
+class HeldBack(Exception):
+    """A mutating act must not start now. `paused`: by maintenance or a freeze, so that the budget stands still."""
+
+    def __init__(self, why: str, paused: bool) -> None:
+        super().__init__(why)
+        self.why = why
+        self.paused = paused
+
+
+@dataclass(frozen=True, slots=True)
+class Unsure:
+    """An act that cannot be observed was begun by an earlier run, and nobody knows whether it had its effect."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Doors:
+    """What every machine of a daemon shares. `entropy(n)`: n bytes of the system's randomness."""
+
+    store: Store
+    clock: Clock
+    entropy: Callable[[int], bytes]
+    settings: Callable[[], Settings]
+    shelf: Shelf
+
+
+@dataclass(slots=True)
+class Machine:
+    """One node under a claim, for one step of one operation."""
+
+    doors: Doors
+    work: Work
+    operation: OperationRow
+    pool: Pool
+    lease: Lease
+    line: Line
+    secrets: Mapping[str, SecretStr]  # the operation's own and the BMC's, opened
+    facts: list[Fact] = field(default_factory=list)
+    touched: bool = False
+
+    def __post_init__(self) -> None:
+        self.touched = self.operation.touched
+        self._memo: dict[str, Any] = dict(self.operation.memo)
+
+    # -------------------------------------------------------- what it is
+
+    @property
+    def node(self) -> NodeRow:
+        return self.work.node
+
+    @property
+    def settings(self) -> Settings:
+        return self.doors.settings()
+
+    @property
+    def input(self) -> Mapping[str, Any]:
+        return self.operation.input
+
+    @property
+    def now(self) -> Micros:
+        return self.doors.clock.now()
+
+    @property
+    def network(self) -> Network | None:
+        return self.settings.networks.get(self.node.bmc.network) if self.node.bmc else None
+
+    def new_id(self, prefix: str) -> str:
+        return new_id(prefix, self.now, self.doors.entropy(10))
+
+    def image(self, name: str) -> Image | None:
+        return self.settings.images.get(name)
+
+    # -------------------------------------------------------- what it remembers
+
+    @property
+    def memo(self) -> Mapping[str, Any]:
+        """What this operation remembers between steps; written with `remember`."""
+        return self._memo
+
+    def remember(self, **values: Any) -> None:
+        """Kept with the step's settle. A value of None forgets."""
+        self._memo.update(values)
+        self._memo = {key: value for key, value in self._memo.items() if value is not None}
+        self.facts = [fact for fact in self.facts if not isinstance(fact, SetMemo)]
+        self.facts.append(SetMemo(dict(self._memo)))
+
+    def since_s(self, key: str) -> float | None:
+        """Seconds since `remember(key=m.now)`; None when it was not remembered."""
+        at = self._memo.get(key)
+        return None if at is None else max(0.0, (self.now - int(at)) / SECOND)
+
+    def note(self, *facts: Fact) -> None:
+        """Written in the transaction that settles this step."""
+        self.facts.extend(facts)
+
+    def tell(self, event_type: str, **data: Any) -> None:
+        """An event for the outbox, true once this step is settled."""
+        self.facts.append(Emit(self.new_id("ev"), event_type, data))
+
+    def condition(self, type_: str, status: str, reason: str = "", message: str = "") -> None:
+        """Set, or with status `ok` clear, one of the node's conditions."""
+        severity = {"ok": "info", "warning": "warning"}.get(status, "error")
+        self.facts.append(SetCondition(type_, status, severity, reason, message))
+
+    def secret(self, name: str) -> SecretStr:
+        return self.secrets[name]
+
+    # -------------------------------------------------------- what it does
+
+    @property
+    def bmc(self) -> Bmc:
+        """Opaque: what it can do is asked with `need`."""
+        return self.line.bmc
+
+    async def look(self, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """A read at the BMC; it counts as no effect."""
+        return await self.line.call(fn, *args, **kwargs)
+
+    async def ready_to_act(self) -> None:
+        """Raises HeldBack or Stale when no effect may start now; writes `touched` before the first one."""
+        if self.pool.mode is PoolMode.OBSERVE:
+            raise HeldBack(f"pool {self.node.pool_id} only observes", paused=False)
+        holds: Holds = await self.doors.store.read(claims.holds, self.lease.claim, self.operation.operation_id)
+        if not holds.ours:
+            raise Stale
+        if holds.abort and not self.operation.cleaning:
+            raise HeldBack("somebody asked to abort", paused=False)
+        if holds.maintenance or holds.quiet:
+            raise HeldBack("the node is in maintenance", paused=True)
+        if holds.frozen is not None:
+            raise HeldBack(f"frozen: {holds.frozen}", paused=True)
+        if self.lease.left_s() < self.line.deadline_s:
+            await self.lease.renew()
+        if not self.touched:
+            await self.doors.store.write(claims.touch, self.lease.claim, self.operation.operation_id, self.now)
+            self.touched = True
+
+    async def act(self, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """A write at the BMC, whose effect can be read back."""
+        await self.ready_to_act()
+        return await self.line.call(fn, *args, **kwargs)
+
+    async def act_once(self, name: str, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Unsure:
+        """A write whose effect cannot be read back: an intent is stored before it and closed after it.
+
+        A resume that finds the intent open gets `Unsure`, and looks by other signs.
+        """
+        await self.ready_to_act()
+        digest = hashlib.sha256(name.encode()).hexdigest()
+        operation_id = self.operation.operation_id
+        intent = await self.doors.store.write(
+            claims.intent_begin, self.lease.claim, operation_id, name, digest, self.now
+        )
+        if intent.open:
+            await self.doors.store.write(
+                claims.intent_end, self.lease.claim, operation_id, intent.n, "unsure", self.now
+            )
+            return Unsure(name)
+        result = await self.line.call(fn, *args, **kwargs)
+        await self.doors.store.write(claims.intent_end, self.lease.claim, operation_id, intent.n, "done", self.now)
+        return result
+
+    async def power_slot_wait_s(self) -> float:
+        """Seconds until this machine's rack may take one more power-on; 0.0: now, and the place is taken."""
+        rack = self.node.location_rack
+        if rack is None:
+            return 0.0
+        now = self.now
+        at = await self.doors.store.write(rack_slots.take, self.node.site_id, rack, now)
+        return max(0.0, (at - now) / SECOND)

@@ -1,0 +1,76 @@
+"""Release: take a machine back from its tenant and make it available again.
+
+1. know_the_machine        the machine is the one that was inspected
+2. plan_the_erase          every drive has a method that the profile and the pool allow, or nothing is touched
+3. power_off               seen off
+4. eject_media             seen empty
+5. withdraw_the_medium     served no more
+6. clear_boot_override     seen cleared
+7. mark_the_disks          from here on they are half erased
+8. erase_the_drives        by the BMC, each job followed to its end
+9. verify_the_erase        each drive read back and recorded
+10. compare_the_baseline   what the tenant changed at the BMC is named, and fails
+11. let_the_system_go      there is no system on it any more
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from bcmetal_drivers.capabilities import Baseline, need, offers
+
+from bcmetal.decisions import Done, Failed
+from bcmetal.states import System
+from bcmetal.store import baselines
+from bcmetal.store.values import SetNode
+from bcmetal.workflows.erasing import ERASE, plan_the_erase
+from bcmetal.workflows.machine import Machine, Outcome
+from bcmetal.workflows.media import withdraw_the_medium
+from bcmetal.workflows.steps import clear_boot_override, eject_media, know_the_machine, power_off
+
+
+def differences(before: Mapping[str, object], after: Mapping[str, object], at: str = "") -> list[str]:
+    """Paths whose values differ, each with both values, in order."""
+    found: list[str] = []
+    for key in sorted({*before, *after}):
+        path = f"{at}.{key}" if at else key
+        old, new = before.get(key), after.get(key)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            found.extend(differences(old, new, path))
+        elif old != new:
+            found.append(f"{path} was {old!r}, and is {new!r}")
+    return found
+
+
+async def compare_the_baseline(m: Machine) -> Outcome:
+    """Compare the BMC with its baseline; what cannot be explained fails."""
+    if not offers(m.bmc, Baseline):
+        return Done()
+    before = await m.doors.store.read(baselines.latest, m.node.node_id)
+    if before is None:
+        m.condition("boot-path", "warning", "no-baseline", "the BMC has no baseline: it was never commissioned here")
+        return Done()
+    changed = differences(before, dict(await m.look(need(m.bmc, Baseline).baseline)))
+    if changed:
+        return Failed("baseline-changed", "; ".join(changed)[:1000])
+    return Done()
+
+
+async def let_the_system_go(m: Machine) -> Outcome:
+    """Nothing of the tenant's system is left to be booted by us."""
+    m.note(SetNode({"system": System.NONE, "desired_power": "off"}))
+    return Done()
+
+
+STEPS = (
+    know_the_machine,
+    plan_the_erase,
+    power_off,
+    eject_media,
+    withdraw_the_medium,
+    clear_boot_override,
+    *ERASE,
+    compare_the_baseline,
+    let_the_system_go,
+)
+CLEANUP = ()

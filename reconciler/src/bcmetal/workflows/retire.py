@@ -1,0 +1,95 @@
+"""Retire: give a machine up for good. As release, then hand its BMC over and forget what we hold of it.
+
+1. know_the_machine       the machine is the one that was inspected (a waiver for the whole machine skips 1 to 9)
+2. plan_the_erase         a machine that is clean is not erased again
+3. power_off              seen off
+4. eject_media            seen empty
+5. withdraw_the_medium    served no more
+6. clear_boot_override    seen cleared
+7. mark_the_disks         from here on they are half erased
+8. erase_the_drives       by the BMC, each job followed to its end
+9. verify_the_erase       each drive read back and recorded
+10. hand_the_bmc_over     to the pool's hand-over credential, where it names one
+11. forget_its_secrets    unless they are to be kept
+"""
+
+from __future__ import annotations
+
+from functools import wraps
+
+from bcmetal_drivers.capabilities import Accounts, Trust, TrustKind, need
+from bcmetal_drivers.errors import DriverError, RejectedCredentials, Transient
+
+from bcmetal.decisions import Again, Done, Failed
+from bcmetal.states import System
+from bcmetal.store.values import DropSealed, SetNode
+from bcmetal.workflows.erasing import ERASE, plan_the_erase, waive_the_machine
+from bcmetal.workflows.machine import Machine, Outcome, Step
+from bcmetal.workflows.media import withdraw_the_medium
+from bcmetal.workflows.steps import clear_boot_override, eject_media, know_the_machine, power_off
+
+
+def _machine_is_waived(m: Machine) -> bool:
+    return bool((m.input.get("eraseWaiver") or {}).get("machine"))
+
+
+def _unless_waived(step: Step) -> Step:
+    """A waiver for the whole machine skips every step that needs its BMC."""
+
+    @wraps(step)
+    async def skipping(m: Machine) -> Outcome:
+        return Done() if _machine_is_waived(m) else await step(m)
+
+    return skipping
+
+
+async def hand_the_bmc_over(m: Machine) -> Outcome:
+    """Give the BMC the pool's hand-over password, and prove it; without one, the BMC keeps what it has."""
+    if _machine_is_waived(m):
+        waive_the_machine(m)
+        return Done()
+    if m.pool.hand_over is None or m.input.get("keepCredentials") or m.input.get("discardCredentials"):
+        return Done()
+    bmc = m.node.bmc
+    if bmc is None:
+        return Done()
+    wanted = m.line.named(m.pool.hand_over)
+    trust = Trust(TrustKind(bmc.trust_kind), bmc.trust_value)
+    try:
+        await m.line.trial(bmc.address, wanted, trust, lambda there: need(there, Accounts).accounts())
+    except Transient:
+        raise
+    except RejectedCredentials:
+        await m.act(need(m.bmc, Accounts).set_password, wanted.username, wanted.password)
+        return Again("proves the hand-over password", 1.0)
+    except DriverError as error:
+        return Failed("hand-over", str(error))
+    return Done()
+
+
+async def forget_its_secrets(m: Machine) -> Outcome:
+    """Purge what we hold of the BMC, unless the credentials are to be kept."""
+    bmc = m.node.bmc
+    if bmc is not None and not m.input.get("keepCredentials"):
+        m.note(DropSealed(bmc.bmc_id))
+    m.note(SetNode({"system": System.NONE, "desired_power": None}))
+    return Done()
+
+
+STEPS = (
+    *(
+        _unless_waived(step)
+        for step in (
+            know_the_machine,
+            plan_the_erase,
+            power_off,
+            eject_media,
+            withdraw_the_medium,
+            clear_boot_override,
+            *ERASE,
+        )
+    ),
+    hand_the_bmc_over,
+    forget_its_secrets,
+)
+CLEANUP = ()

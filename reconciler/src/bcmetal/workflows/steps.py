@@ -1,0 +1,128 @@
+"""Steps that several workflows share. Each looks first, acts only if what it sees is not what it wants, and can run again at any time."""
+
+from __future__ import annotations
+
+from bcmetal_drivers.capabilities import (
+    BootDevice,
+    BootOnce,
+    Identifies,
+    Power,
+    PowerAction,
+    PowerState,
+    VirtualMedia,
+    need,
+    offers,
+)
+from bcmetal_drivers.errors import Unsupported
+
+from bcmetal.decisions import Again, Done, Failed
+from bcmetal.store.values import SetSighting
+from bcmetal.workflows.identity import changed_identity
+from bcmetal.workflows.machine import Machine, Outcome
+
+POLL_S = 2.0
+UNKNOWN_POLL_S = 10.0
+ASK_AGAIN_S = 30.0  # BMCs lag by up to a minute, and some drop an On that follows an Off too soon
+POWER_PATIENCE_S = 300.0
+UNKNOWN_WHY = "the BMC does not say whether the machine is on; nothing is forced meanwhile"
+
+
+async def know_the_machine(m: Machine) -> Outcome:
+    """Log in, and see that this is still the machine that was inspected."""
+    seen = await m.look(need(m.bmc, Identifies).identity)
+    changed = changed_identity(m.node.identifiers, seen)
+    if changed is not None:
+        m.condition("identity", "error", "identity-changed", changed)
+        return Failed("identity-changed", changed)
+    return Done()
+
+
+async def power_off(m: Machine) -> Outcome:
+    """Switch the machine off, and see it off."""
+    power = await m.look(need(m.bmc, Power).power_state)
+    m.note(SetSighting(power=power))
+    if power is PowerState.OFF:
+        m.remember(off_first_at=None, off_asked_at=None, took_down=True)
+        return Done()
+    return await _ask_for_power(m, power, PowerState.ON, PowerAction.OFF, "off")
+
+
+async def _ask_for_power(m: Machine, power: PowerState, present: PowerState, action: PowerAction, word: str) -> Outcome:
+    """Ask once, look, and ask again only after a while; give up in words."""
+    if power is PowerState.UNKNOWN:
+        return Again(UNKNOWN_WHY, UNKNOWN_POLL_S)
+    waited = m.since_s(f"{word}_first_at")
+    if waited is not None and waited > POWER_PATIENCE_S:
+        m.remember(**{f"{word}_first_at": None, f"{word}_asked_at": None})
+        return Failed("power-not-reached", f"asked to power {word} {waited:.0f} s ago, and the BMC still shows {power}")
+    asked = m.since_s(f"{word}_asked_at")
+    if power is present and (asked is None or asked >= ASK_AGAIN_S):
+        if action is PowerAction.ON:
+            wait_s = await m.power_slot_wait_s()
+            if wait_s > 0:
+                return Again("its rack takes no more power-ons just now", wait_s)
+        await m.act(need(m.bmc, Power).set_power, action)
+        m.remember(**{f"{word}_asked_at": m.now, f"{word}_first_at": m.memo.get(f"{word}_first_at", m.now)})
+    return Again(f"waits for the machine to power {word}; the BMC shows {power}", POLL_S)
+
+
+async def power_on(m: Machine) -> Outcome:
+    """Switch the machine on, and see it on."""
+    power = await m.look(need(m.bmc, Power).power_state)
+    m.note(SetSighting(power=power))
+    if power is PowerState.ON:
+        m.remember(on_first_at=None, on_asked_at=None)
+        return Done()
+    return await _ask_for_power(m, power, PowerState.OFF, PowerAction.ON, "on")
+
+
+async def eject_media(m: Machine) -> Outcome:
+    """Empty the virtual CD. A BMC without virtual media has none to empty."""
+    if not offers(m.bmc, VirtualMedia):
+        return Done()
+    try:
+        slots = await m.look(need(m.bmc, VirtualMedia).inserted)
+        if any(slot.inserted or slot.url for slot in slots):
+            await m.act(need(m.bmc, VirtualMedia).eject)
+            return Again("looks whether the medium is out", 0.0)
+    except Unsupported:  # this model has no slot that could hold a medium of ours
+        return Done()
+    return Done()
+
+
+async def clear_boot_override(m: Machine) -> Outcome:
+    """Let the machine boot as its own settings say."""
+    if not offers(m.bmc, BootOnce):
+        return Done()
+    override = await m.look(need(m.bmc, BootOnce).boot_override)
+    if override.device is BootDevice.NONE:
+        return Done()
+    await m.act(need(m.bmc, BootOnce).clear_boot_override)
+    return Again("looks whether the boot override is gone", 0.0)
+
+
+# ---------------------------------------------------------------- cleanup
+
+
+async def power_off_what_we_started(m: Machine) -> Outcome:
+    """Power off, but only a machine that this operation took down before."""
+    if not m.memo.get("took_down"):
+        return Done()
+    return await power_off(m)
+
+
+async def eject_what_we_inserted(m: Machine) -> Outcome:
+    """Eject, but only a medium that this operation offered."""
+    if not m.memo.get("media_path"):
+        return Done()
+    return await eject_media(m)
+
+
+async def clear_what_we_armed(m: Machine) -> Outcome:
+    """Clear the boot override, but only where this operation took the machine down to arm it."""
+    if not m.memo.get("took_down"):
+        return Done()
+    return await clear_boot_override(m)
+
+
+UNDO = (power_off_what_we_started, eject_what_we_inserted, clear_what_we_armed)
