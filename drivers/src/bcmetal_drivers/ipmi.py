@@ -96,7 +96,6 @@ class IpmiBmc:
         """Raises Refused when the user name (16 bytes) or the password (20 bytes) is longer than IPMI carries."""
         self._address = address
         self._door = IpmiDoor(address, credential, limits)
-        self._username = credential.username
         self._lock = threading.Lock()
 
     @property
@@ -232,7 +231,7 @@ class IpmiBmc:
         """The BMC is asked to test the new password. From then on this conversation logs in with it, where the account is its own."""
         with self._call() as door:
             set_password(door, username, password)
-            if username == self._username:
+            if username == door.credential.username:
                 door.use(Credential(username, password))
 
     def baseline(self) -> Mapping[str, object]:

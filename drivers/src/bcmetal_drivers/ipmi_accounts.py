@@ -7,10 +7,10 @@ from typing import Final
 
 from pydantic import SecretStr
 
-from bcmetal_drivers.capabilities import Account
+from bcmetal_drivers.capabilities import Account, Credential
 from bcmetal_drivers.errors import Malformed, MaybeSent, NotAsAsked, Refused, Transient, Unsupported
 from bcmetal_drivers.ipmi_door import Command, IpmiDoor
-from bcmetal_drivers.ipmi_session import PASSWORD_LIMIT, USERNAME_LIMIT
+from bcmetal_drivers.ipmi_session import PASSWORD_LIMIT, PRIVILEGES, USERNAME_LIMIT
 
 GET_CHANNEL_ACCESS: Final = Command("Get Channel Access", 0x06, 0x41)
 GET_CHANNEL_INFO: Final = Command("Get Channel Info", 0x06, 0x42)
@@ -59,13 +59,34 @@ def read_accounts(door: IpmiDoor) -> tuple[Account, ...]:
 
 
 def set_password(door: IpmiDoor, username: str, password: SecretStr) -> None:
-    """Set, and let the BMC test it. A BMC that takes only 16 bytes gets a password of up to 16 bytes in the old form."""
+    """Set it, let the BMC test it, and log in with it: some BMCs keep 16 of 20 bytes and find them equal in their own test.
+
+    A password that a login then disproves is taken back where the account is the one that this conversation logged in with.
+    """
     secret = password.get_secret_value().encode()
     if len(secret) > PASSWORD_LIMIT:
         raise Refused(f"{door.address}: the new password is longer than the {PASSWORD_LIMIT} bytes that IPMI 2.0 takes")
-    slot = next((int(a.slot) for a in read_accounts(door) if a.username == username), None)
-    if slot is None:
+    account = next((a for a in read_accounts(door) if a.username == username), None)
+    if account is None:
         raise Refused(f"{door.address}: no account has the name {username!r}")
+    slot = int(account.slot)
+    size = _write_password(door, slot, secret)
+    if _test_password(door, slot, secret, size, None) is False:
+        raise NotAsAsked(f"{door.address}: acknowledged the new password of slot {slot}, and then does not know it")
+    if not account.enabled or account.role is None or account.role not in PRIVILEGES:
+        return
+    if door.proves(Credential(username, password), account.role):
+        return
+    what = f"{door.address}: acknowledged the new password of slot {slot}, and refuses a login with it"
+    hint = f"; perhaps it keeps only {OLD_SIZE} bytes" if len(secret) > OLD_SIZE else ""
+    if username == door.credential.username:
+        _write_password(door, slot, door.credential.password.get_secret_value().encode())
+        hint += "; the old one was put back"
+    raise NotAsAsked(what + hint)
+
+
+def _write_password(door: IpmiDoor, slot: int, secret: bytes) -> int:
+    """Set it, and return the form in which the BMC took it: 20 bytes, or the 16 of IPMI 1.5."""
     size = PASSWORD_LIMIT
     try:
         answer = door.write(SET_USER_PASSWORD, _password_request(slot, SET, secret, size))
@@ -74,11 +95,10 @@ def set_password(door: IpmiDoor, username: str, password: SecretStr) -> None:
             answer = door.write(SET_USER_PASSWORD, _password_request(slot, SET, secret, size))
     except MaybeSent as lost:
         if _test_password(door, slot, secret, size, lost) is True:
-            return
+            return size
         raise
     door.check(SET_USER_PASSWORD, answer)
-    if _test_password(door, slot, secret, size, None) is False:
-        raise NotAsAsked(f"{door.address}: acknowledged the new password of slot {slot}, and then does not know it")
+    return size
 
 
 def _test_password(door: IpmiDoor, slot: int, secret: bytes, size: int, lost: MaybeSent | None) -> bool | None:

@@ -11,7 +11,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from bcmetal_drivers.capabilities import BmcAddress, Credential, Limits
-from bcmetal_drivers.errors import Busy, MaybeSent, Refused, ServerFault, TimedOut, Unreachable, Unsupported
+from bcmetal_drivers.errors import (
+    Busy,
+    MaybeSent,
+    Refused,
+    RejectedCredentials,
+    ServerFault,
+    TimedOut,
+    Transient,
+    Unreachable,
+    Unsupported,
+)
 from bcmetal_drivers.ipmi_session import Answer, Deadline, IpmiSession, check_limits
 
 # The command was not executed; it may be sent again: node busy, SDR update, BMC update, BMC initialisation, no resources, …
@@ -47,7 +57,7 @@ class IpmiDoor:
     def __init__(self, address: BmcAddress, credential: Credential, limits: Limits) -> None:
         check_limits(address, credential)
         self.address = address
-        self._credential = credential
+        self.credential = credential
         self._limits = limits
         self._session: IpmiSession | None = None
         self._used_at = 0.0
@@ -60,7 +70,19 @@ class IpmiDoor:
     def use(self, credential: Credential) -> None:
         """Log in with this from the next login on; the open session stays."""
         check_limits(self.address, credential)
-        self._credential = credential
+        self.credential = credential
+
+    def proves(self, credential: Credential, privilege: str) -> bool:
+        """Whether the BMC takes a login with this; True too when it could not be tried just now."""
+        session = IpmiSession(self.address, credential, self._limits.ipmi_suites, privilege)
+        try:
+            session.open(self._deadline, self._limits.connect_s)
+        except RejectedCredentials:
+            return False
+        except Transient:
+            return True
+        session.close()
+        return True
 
     def close(self) -> None:
         if self._session is not None:
@@ -156,7 +178,7 @@ class IpmiDoor:
             self.close()
         if self._session is None:
             self._in_time(command)
-            session = IpmiSession(self.address, self._credential, self._limits.ipmi_suites, self._limits.privilege)
+            session = IpmiSession(self.address, self.credential, self._limits.ipmi_suites, self._limits.privilege)
             session.open(self._deadline, self._limits.connect_s)
             self._session = session
             self._used_at = time.monotonic()
