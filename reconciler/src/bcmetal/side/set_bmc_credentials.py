@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bcmetal_drivers.capabilities import Credential, Identifies, Trust, TrustKind, need
+from bcmetal_drivers.capabilities import Credential, Identifies, need
 from bcmetal_drivers.errors import RejectedCredentials
 
 from bcmetal.decisions import Done, Failed
@@ -13,13 +13,12 @@ from bcmetal.workflows.machine import Machine, Outcome
 async def run(m: Machine) -> Outcome:
     """Log in with the candidate; rejected, it is dropped, and the stored ones are untouched."""
     bmc = m.node.bmc
-    if bmc is None or not bmc.scheme:
-        return Failed("bmc-bad-address", "the BMC was never reached: inspect the node first")
+    if bmc is None:
+        return Failed("bmc-bad-address", "the node has no BMC")
     username = m.secret("candidate.username").get_secret_value()
     candidate = Credential(username, m.secret("candidate.password"))
-    trust = Trust(TrustKind(bmc.trust_kind), bmc.trust_value)
     try:
-        await m.line.trial(bmc.address, candidate, trust, lambda there: need(there, Identifies).identity())
+        await m.line.trial(m.address, candidate, m.trust, lambda there: need(there, Identifies).identity())
     except RejectedCredentials as error:
         m.note(MoveSealed(bmc.bmc_id, accept=False))
         m.tell("security.bmc-credentials.rejected", pending=True)

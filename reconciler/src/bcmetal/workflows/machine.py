@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ParamSpec, Protocol, TypeVar
 
-from bcmetal_drivers.capabilities import Bmc, BmcAddress, Credential, Trust
+from bcmetal_drivers.capabilities import Bmc, BmcAddress, Credential, Trust, TrustKind
+from bcmetal_drivers.errors import BadAddress
 from pydantic import SecretStr
 
 from bcmetal.boot.shelf import Shelf
@@ -168,6 +169,20 @@ class Machine:
     @property
     def network(self) -> Network | None:
         return self.settings.networks.get(self.node.bmc.network) if self.node.bmc else None
+
+    @property
+    def address(self) -> BmcAddress:
+        """The BMC's address with this node's system; raises BadAddress when the node has no BMC that was reached."""
+        bmc = self.node.bmc
+        if bmc is None or not bmc.scheme:
+            raise BadAddress("the BMC was never reached: inspect the node first")
+        return replace(bmc.address, system_path=self.node.system_path)
+
+    @property
+    def trust(self) -> Trust:
+        """How the BMC's certificate is checked now."""
+        bmc = self.node.bmc
+        return Trust() if bmc is None else Trust(TrustKind(bmc.trust_kind), bmc.trust_value)
 
     def new_id(self, prefix: str) -> str:
         return new_id(prefix, self.now, self.doors.entropy(10))

@@ -115,9 +115,3 @@ async def start_from_the_medium(m: Machine) -> Outcome:
         return Done()
     outcome = await power_on(m)
     return Again("looks how the machine starts", 0.0) if isinstance(outcome, Done) else outcome
-
-
-async def withdraw_the_medium(m: Machine) -> Outcome:
-    """Serve this node's media no more, once they are out."""
-    await m.doors.store.write(media.end_of_node, m.node.node_id, m.now)
-    return Done()

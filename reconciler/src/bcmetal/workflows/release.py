@@ -25,8 +25,7 @@ from bcmetal.store import baselines
 from bcmetal.store.values import SetNode
 from bcmetal.workflows.erasing import ERASE, plan_the_erase
 from bcmetal.workflows.machine import Machine, Outcome
-from bcmetal.workflows.media import withdraw_the_medium
-from bcmetal.workflows.steps import clear_boot_override, eject_media, know_the_machine, power_off
+from bcmetal.workflows.steps import clear_boot_override, eject_media, know_the_machine, power_off, withdraw_the_medium
 
 
 def differences(before: Mapping[str, object], after: Mapping[str, object], at: str = "") -> list[str]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from functools import wraps
 
-from bcmetal_drivers.capabilities import Accounts, Trust, TrustKind, need
+from bcmetal_drivers.capabilities import Accounts, need
 from bcmetal_drivers.errors import DriverError, RejectedCredentials, Transient
 
 from bcmetal.decisions import Again, Done, Failed
@@ -25,8 +25,7 @@ from bcmetal.states import System
 from bcmetal.store.values import DropSealed, SetNode
 from bcmetal.workflows.erasing import ERASE, plan_the_erase, waive_the_machine
 from bcmetal.workflows.machine import Machine, Outcome, Step
-from bcmetal.workflows.media import withdraw_the_medium
-from bcmetal.workflows.steps import clear_boot_override, eject_media, know_the_machine, power_off
+from bcmetal.workflows.steps import clear_boot_override, eject_media, know_the_machine, power_off, withdraw_the_medium
 
 
 def _machine_is_waived(m: Machine) -> bool:
@@ -50,13 +49,9 @@ async def hand_the_bmc_over(m: Machine) -> Outcome:
         return Done()
     if m.pool.hand_over is None or m.input.get("keepCredentials") or m.input.get("discardCredentials"):
         return Done()
-    bmc = m.node.bmc
-    if bmc is None:
-        return Done()
     wanted = m.line.named(m.pool.hand_over)
-    trust = Trust(TrustKind(bmc.trust_kind), bmc.trust_value)
     try:
-        await m.line.trial(bmc.address, wanted, trust, lambda there: need(there, Accounts).accounts())
+        await m.line.trial(m.address, wanted, m.trust, lambda there: need(there, Accounts).accounts())
     except Transient:
         raise
     except RejectedCredentials:

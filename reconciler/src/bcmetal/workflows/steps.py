@@ -16,6 +16,7 @@ from bcmetal_drivers.capabilities import (
 from bcmetal_drivers.errors import Unsupported
 
 from bcmetal.decisions import Again, Done, Failed
+from bcmetal.store import media
 from bcmetal.store.values import SetSighting
 from bcmetal.workflows.identity import changed_identity
 from bcmetal.workflows.machine import Machine, Outcome
@@ -125,4 +126,17 @@ async def clear_what_we_armed(m: Machine) -> Outcome:
     return await clear_boot_override(m)
 
 
-UNDO = (power_off_what_we_started, eject_what_we_inserted, clear_what_we_armed)
+async def withdraw_the_medium(m: Machine) -> Outcome:
+    """Serve this node's media no more, once they are out."""
+    await m.doors.store.write(media.end_of_node, m.node.node_id, m.now)
+    return Done()
+
+
+async def withdraw_what_we_offered(m: Machine) -> Outcome:
+    """Serve the medium of this operation no more."""
+    if not m.memo.get("media_path"):
+        return Done()
+    return await withdraw_the_medium(m)
+
+
+UNDO = (power_off_what_we_started, eject_what_we_inserted, withdraw_what_we_offered, clear_what_we_armed)

@@ -1,0 +1,284 @@
+"""The lines to the BMCs: one call at a time for each, in threads, with logins counted and drivers kept open between steps.
+
+A rejected password is tried at most twice in ten minutes; a new password may be tried at once. A driver that was not used for a while
+is closed, so that its session at the BMC ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, ParamSpec, TypeVar
+
+from bcmetal_drivers import registry
+from bcmetal_drivers.capabilities import Bmc, BmcAddress, Credential, Limits, Trust, TrustKind
+from bcmetal_drivers.errors import (
+    BadAddress,
+    DriverError,
+    Permanent,
+    RejectedCredentials,
+    TimedOut,
+    Unreachable,
+)
+from bcmetal_drivers.tls import fetch_fingerprint
+from pydantic import SecretStr
+
+from bcmetal.decisions import SECOND, Micros, PoolMode
+from bcmetal.errors import VaultError
+from bcmetal.settings import Pool, Settings
+from bcmetal.store import logins
+from bcmetal.store.values import PutSealed, Sealed, Store, Work
+from bcmetal.vault import Vault, bmc_binding
+from bcmetal.workflows.machine import Clock
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+LOGIN_WINDOW_S: Final = 600
+LOGINS_IN_WINDOW: Final = 2
+IDLE_S: Final = 60.0
+CALL_MARGIN_S: Final = 5.0
+
+
+class LoginBudget(Permanent):
+    """The password was rejected twice in ten minutes, and is not tried again so soon."""
+
+    code = "login-budget"
+
+
+class Secrets(Mapping[str, SecretStr]):
+    """Sealed rows, opened when they are asked for: `password` of an operation, `current.password`, `candidate.password` of a BMC."""
+
+    def __init__(self, vault: Vault, sealed: Sequence[Sealed], operation_id: str, binding: str) -> None:
+        self._vault = vault
+        self._binding = binding
+        self._rows: dict[str, Sealed] = {}
+        for row in sealed:
+            if row.owner_kind == "bmc":
+                self._rows[f"{row.slot}.{row.field}"] = row
+            elif row.owner_kind == "operation" and row.owner_id == operation_id:
+                self._rows[row.field] = row
+
+    def __getitem__(self, name: str) -> SecretStr:
+        row = self._rows.get(name)
+        if row is None:
+            raise VaultError(f"no secret {name} is stored")
+        return self._vault.open(row, row.owner_kind, self._binding if row.owner_kind == "bmc" else "")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def rows(self) -> Mapping[str, Sealed]:
+        return self._rows
+
+
+@dataclass(slots=True)
+class _Open:
+    key: tuple[object, ...]
+    driver: Bmc
+    digest: str
+    used_at_s: float
+    proven: bool = False
+
+
+@dataclass(slots=True)
+class Lines:
+    """All lines of one daemon. `open_bmc` is the registry's, or another with the same contract."""
+
+    store: Store
+    clock: Clock
+    vault: Vault
+    settings: Callable[[], Settings]
+    limits: Limits = field(default_factory=Limits)
+    threads: int = 64
+    open_bmc: Callable[[BmcAddress, Credential, Trust, Limits], Bmc] = registry.open_bmc
+
+    def __post_init__(self) -> None:
+        self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="bmc")
+        self._open: dict[tuple[str, str | None], _Open] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    def to(self, work: Work, pool: Pool, operation_id: str) -> BoundLine:
+        """The line to the BMC of this node."""
+        return BoundLine(self, work, pool, operation_id)
+
+    def lock(self, bmc_id: str) -> asyncio.Lock:
+        return self._locks.setdefault(bmc_id, asyncio.Lock())
+
+    async def in_thread(self, fn: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, fn)
+
+    def opened(self, bmc_id: str, system_path: str | None, key: tuple[object, ...]) -> _Open | None:
+        found = self._open.get((bmc_id, system_path))
+        return found if found is not None and found.key == key else None
+
+    def keep(self, bmc_id: str, system_path: str | None, entry: _Open) -> None:
+        replaced = self._open.get((bmc_id, system_path))
+        self._open[bmc_id, system_path] = entry
+        if replaced is not None:
+            self._pool.submit(replaced.driver.close)
+
+    async def forget(self, bmc_id: str, system_path: str | None) -> None:
+        """Close and drop a driver; the next call opens a new one."""
+        entry = self._open.pop((bmc_id, system_path), None)
+        if entry is not None:
+            await self.in_thread(entry.driver.close)
+
+    async def close_idle(self, older_s: float = IDLE_S) -> int:
+        """End the sessions of BMCs that were not called for a while; how many were closed."""
+        now = self.clock.monotonic_s()
+        idle = [key for key, entry in self._open.items() if now - entry.used_at_s > older_s]
+        for bmc_id, system_path in idle:
+            async with self.lock(bmc_id):
+                await self.forget(bmc_id, system_path)
+        return len(idle)
+
+    async def close(self) -> None:
+        """End every session, then the threads."""
+        entries, self._open = list(self._open.values()), {}
+        await asyncio.gather(*(self.in_thread(entry.driver.close) for entry in entries))
+        self._pool.shutdown(wait=True)
+
+
+class BoundLine:
+    """The line to one node's BMC, during one step. `reached`: whether the last call got an answer; None before any call."""
+
+    def __init__(self, lines: Lines, work: Work, pool: Pool, operation_id: str) -> None:
+        self._lines = lines
+        self._node = work.node
+        self._pool = pool
+        self.reached: bool | None = None
+        bmc = work.node.bmc
+        binding = bmc_binding(bmc.host, bmc.trust_kind, bmc.trust_value) if bmc is not None else ""
+        self.secrets = Secrets(lines.vault, work.sealed, operation_id, binding)
+
+    @property
+    def deadline_s(self) -> float:
+        return self._lines.limits.total_s + CALL_MARGIN_S
+
+    @property
+    def credential(self) -> Credential:
+        bmc = self._node.bmc
+        if bmc is not None and bmc.cred_ref is not None:
+            return self.named(bmc.cred_ref)
+        return Credential(self.secrets["current.username"].get_secret_value(), self.secrets["current.password"])
+
+    def named(self, credential: str) -> Credential:
+        bmc = self._node.bmc
+        settings = self._lines.settings()
+        found = settings.credentials.get(credential)
+        if found is None:
+            raise RejectedCredentials(f"the configuration has no credential {credential}")
+        if bmc is None or bmc.network not in found.networks:
+            raise RejectedCredentials(f"credential {credential} is not for the network of this BMC")
+        return Credential(found.username, found.password_from(self._lines.vault))
+
+    def sealed_for(self, host: str, trust_kind: str, trust_value: str) -> Sequence[PutSealed]:
+        binding = bmc_binding(host, trust_kind, trust_value)
+        vault = self._lines.vault
+        return [
+            PutSealed(vault.seal("bmc", "bmc", row.owner_id, row.field, self.secrets[name], bind=binding, slot=row.slot))
+            for name, row in self.secrets.rows().items()
+            if row.owner_kind == "bmc"
+        ]
+
+    @property
+    def bmc(self) -> Bmc:
+        return self._entry().driver
+
+    def _entry(self) -> _Open:
+        bmc, path = self._node.bmc, self._node.system_path
+        if bmc is None or not bmc.scheme:
+            raise BadAddress("the BMC was never reached: inspect the node first")
+        credential = self.credential
+        secret = credential.password.get_secret_value()
+        digest = self._lines.vault.digest("login", f"{credential.username}\0{secret}")
+        write_allowed = self._pool.mode is not PoolMode.OBSERVE
+        key = (bmc.scheme, bmc.host, bmc.port, path, bmc.trust_kind, bmc.trust_value, digest, write_allowed)
+        entry = self._lines.opened(bmc.bmc_id, path, key)
+        if entry is None:
+            address = BmcAddress(bmc.scheme, bmc.host, bmc.port, path)
+            trust = Trust(TrustKind(bmc.trust_kind), bmc.trust_value)
+            limits = self._limits(write_allowed)
+            driver = self._lines.open_bmc(address, credential, trust, limits)
+            entry = _Open(key, driver, digest, self._lines.clock.monotonic_s())
+            self._lines.keep(bmc.bmc_id, path, entry)
+        return entry
+
+    def _limits(self, write_allowed: bool) -> Limits:
+        limits = self._lines.limits
+        return Limits(
+            limits.connect_s, limits.read_s, limits.total_s, limits.ipmi_suites, limits.privilege, write_allowed
+        )
+
+    async def call(self, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        entry = self._entry()
+        bmc, path = self._node.bmc, self._node.system_path
+        if bmc is None:
+            raise BadAddress("the node has no BMC")
+        async with self._lines.lock(bmc.bmc_id):
+            if not entry.proven:
+                await self._within_budget(bmc.bmc_id, entry.digest)
+            try:
+                result = await self._lines.in_thread(partial(fn, *args, **kwargs))
+            except DriverError as error:
+                self.reached = not isinstance(error, Unreachable | TimedOut)
+                if isinstance(error, RejectedCredentials):
+                    await self._rejected(bmc.bmc_id, entry.digest)
+                    await self._lines.forget(bmc.bmc_id, path)
+                raise
+            entry.used_at_s = self._lines.clock.monotonic_s()
+            entry.proven = True
+            self.reached = True
+            return result
+
+    async def _within_budget(self, bmc_id: str, digest: str) -> None:
+        since = Micros(self._lines.clock.now() - LOGIN_WINDOW_S * SECOND)
+        rejected = await self._lines.store.read(logins.rejected_since, bmc_id, digest, since)
+        if rejected >= LOGINS_IN_WINDOW:
+            raise LoginBudget
+
+    async def _rejected(self, bmc_id: str, digest: str) -> None:
+        await self._lines.store.write(logins.note, bmc_id, digest, "rejected", self._lines.clock.now(), "engine")
+
+    async def trial(self, address: BmcAddress, credential: Credential, trust: Trust, fn: Callable[[Bmc], T]) -> T:
+        bmc = self._node.bmc
+        if bmc is None:
+            raise BadAddress("the node has no BMC")
+        secret = credential.password.get_secret_value()
+        digest = self._lines.vault.digest("login", f"{credential.username}\0{secret}")
+
+        def once() -> T:
+            driver = self._lines.open_bmc(address, credential, trust, self._limits(False))
+            try:
+                return fn(driver)
+            finally:
+                driver.close()
+
+        async with self._lines.lock(bmc.bmc_id):
+            await self._within_budget(bmc.bmc_id, digest)
+            try:
+                return await self._lines.in_thread(once)
+            except RejectedCredentials:
+                await self._rejected(bmc.bmc_id, digest)
+                raise
+
+    async def probe(self, host: str, port: int | None, trust: Trust) -> BmcAddress:
+        try:
+            found = await self._lines.in_thread(lambda: registry.probe(host, port, trust, self._lines.limits))
+        except (Unreachable, TimedOut):
+            self.reached = False
+            raise
+        self.reached = True
+        return found
+
+    async def fingerprint(self, host: str, port: int) -> str:
+        return await self._lines.in_thread(lambda: fetch_fingerprint(host, port, self._lines.limits))
+
+
