@@ -45,7 +45,11 @@ def read_accounts(door: IpmiDoor) -> tuple[Account, ...]:
     slots = 1
     uid = 1
     while uid <= slots:
-        access = door.get(GET_USER_ACCESS, bytes((THIS_CHANNEL, uid)))
+        answer = door.read(GET_USER_ACCESS, bytes((THIS_CHANNEL, uid)))
+        if answer.code != 0 and uid > 1:  # some BMCs count slots that they then do not have
+            uid += 1
+            continue
+        access = door.check(GET_USER_ACCESS, answer)
         if len(access) < 4:
             raise Malformed(f"{door.address}: {GET_USER_ACCESS.name} gave {len(access)} bytes")
         slots = min(access[0] & 0x3F, SLOTS_LIMIT)

@@ -147,7 +147,11 @@ class IpmiDoor:
 
     def _try_read(self, command: Command, data: bytes) -> Answer | None:
         session = self._logged_in(command)
-        answer = session.exchange(command.netfn, command.code, data, READ_WAITS_S, self._deadline)
+        try:
+            answer = session.exchange(command.netfn, command.code, data, READ_WAITS_S, self._deadline)
+        except Unreachable:
+            self._forget()
+            raise
         if answer is None:
             self._forget()
         else:

@@ -259,16 +259,16 @@ class IpmiSession(pyghmi_session.Session):  # type: ignore[misc]  # pyghmi has n
     ) -> Answer | None:
         """Send a command once for each of `waits_s`, until one is answered. None: silence. A write gives one wait.
 
-        Raises TimedOut when the deadline is over before anything was sent, Unreachable when the port is closed.
+        Raises Unreachable when the port is closed.
         """
+        self.request_entry.clear()  # a late answer to an earlier command is not one to this
+        self._answer = None
+        self._expected = (netfn + 1, command)
         for wait_s in waits_s:
             if deadline.left_s() <= 0:
                 return None
-            self.seqlun = (self.seqlun + 1) & 0x3F  # a late answer to an earlier packet is not an answer to this one
-            self.request_entry.clear()
+            self.seqlun = (self.seqlun + 1) & 0x3F
             self.lastpayload = None
-            self._answer = None
-            self._expected = (netfn + 1, command)
             self.ipmicallback = self._keep
             self._send_ipmi_net_payload(netfn, command, data, retry=False)
             if self._pump(lambda: self._answer is not None, wait_s, deadline):

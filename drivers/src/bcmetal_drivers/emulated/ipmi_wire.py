@@ -16,9 +16,9 @@ import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
+from uuid import UUID
 
 from pyghmi.ipmi import bmc as pyghmi_bmc
 from pyghmi.ipmi.private import constants, serversession
@@ -77,8 +77,8 @@ class _Session(serversession.ServerSession):  # type: ignore[misc]  # pyghmi has
         self.rqlun = None
         self.broken = False
         self.authtype = 6
-        self.integrityalgo = 0
-        self.confalgo = 0
+        self.integrityalgo: int | str = 0
+        self.confalgo: int | str = 0
         self.k1: bytes | None = None
         self.localsid = 0
         self.socket = wire.socket
@@ -93,7 +93,9 @@ class _Session(serversession.ServerSession):  # type: ignore[misc]  # pyghmi has
         self.established = False
         self.alive_at = time.monotonic()
         self._tag = request[0]
-        self._suite = next((s for s in wire.suites if (request[12], request[20], request[28]) == (*SUITES[s][:2], 1)), None)
+        self._suite = next(
+            (s for s in wire.suites if (request[12], request[20], request[28]) == (*SUITES[s][:2], 1)), None
+        )
 
     def answer_open(self, full: bool) -> bool:
         """Answer the open request; whether the handshake goes on."""
@@ -129,7 +131,14 @@ class _Session(serversession.ServerSession):  # type: ignore[misc]  # pyghmi has
         self.kuid = login.password
         self.Rc = os.urandom(16)
         signed = self.clientsessionid + self.managedsessionid + self.Rm + self.Rc + self.uuid.bytes_le + self._who()
-        self._send("rakp2", bytes((data[0], OK, 0, 0)) + self.clientsessionid + self.Rc + self.uuid.bytes_le + self._sign(self.kuid, signed))
+        self._send(
+            "rakp2",
+            bytes((data[0], OK, 0, 0))
+            + self.clientsessionid
+            + self.Rc
+            + self.uuid.bytes_le
+            + self._sign(self.kuid, signed),
+        )
 
     def _got_rakp3(self, data: bytearray) -> None:
         self.wire.host.heard("rakp3")
@@ -188,7 +197,7 @@ class _Session(serversession.ServerSession):  # type: ignore[misc]  # pyghmi has
 class Wire(pyghmi_bmc.Bmc):  # type: ignore[misc]  # pyghmi has no types
     """A BMC's UDP port. `start` binds it; port 0 takes a free one, found in `port` from then on."""
 
-    def __init__(self, host: Host, address: str, port: int, guid: object, name: str) -> None:
+    def __init__(self, host: Host, address: str, port: int, guid: UUID, name: str) -> None:
         # not IpmiServer.__init__: it binds into the process-wide loop
         self.host = host
         self.address = address
@@ -199,6 +208,7 @@ class Wire(pyghmi_bmc.Bmc):  # type: ignore[misc]  # pyghmi has no types
         self.kg = None
         self.authcap = bytes((0, 1, 0x80, 0x04, 0x02, 0, 0, 0, 0))  # channel 1; IPMI 2.0 only; named users
         self.socket: socket.socket | None = None
+        self.stopping = threading.Event()  # what a delayed answer waits on
         self._name = name
         self._sessions: dict[bytes, _Session] = {}
         self._lock = threading.Lock()
@@ -209,14 +219,18 @@ class Wire(pyghmi_bmc.Bmc):  # type: ignore[misc]  # pyghmi has no types
         self.socket = self.serversocket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.bind((self.address, self.port))
         self.port = self.socket.getsockname()[1]
+        self.stopping.clear()
         self._wake, heard = socket.socketpair()
-        self._thread = threading.Thread(target=self._serve, args=(self.socket, heard), name=f"ipmi {self._name}", daemon=True)
+        self._thread = threading.Thread(
+            target=self._serve, args=(self.socket, heard), name=f"ipmi {self._name}", daemon=True
+        )
         self._thread.start()
 
     def stop(self) -> None:
         """Close the port; the sessions are gone, and nobody is told."""
         if self._thread is None or self._wake is None or self.socket is None:
             return
+        self.stopping.set()
         self._wake.close()
         self._thread.join(timeout=10)
         self.socket.close()
@@ -288,6 +302,3 @@ class Wire(pyghmi_bmc.Bmc):  # type: ignore[misc]  # pyghmi has no types
         for key, session in list(self._sessions.items()):
             if now - session.alive_at > (IDLE_S if session.established else HANDSHAKE_S):
                 del self._sessions[key]
-
-
-Handler = Callable[[bytes], tuple[int, bytes]]
