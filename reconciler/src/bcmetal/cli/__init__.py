@@ -1,0 +1,1 @@
+"""The command line. Each command's module is imported when it is used, so that `bcmetal --help` is quick."""

@@ -1,0 +1,5 @@
+"""`python -m bcmetal.cli` is `bcmetal`."""
+
+from bcmetal.cli.main import main
+
+main()

@@ -1,0 +1,94 @@
+"""`bcmetal`: the top of the command line.
+
+Exit codes: 0 done · 1 an operation failed or was refused by the state table · 2 wrong usage or input · 3 no daemon there ·
+4 not allowed, or not found.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import click
+
+from bcmetal.cli.lazy import Entry, LazyGroup
+from bcmetal.cli.session import Session
+
+_VERBS = {
+    "inspect": Entry("bcmetal.cli.verbs:inspect", "Read what the machine is, through its BMC."),
+    "commission": Entry("bcmetal.cli.verbs:commission", "Bring a machine to its profile and make it available."),
+    "adopt": Entry("bcmetal.cli.verbs:adopt", "Take over a machine with the system that it runs; nothing is touched."),
+    "deploy": Entry("bcmetal.cli.verbs:deploy", "Start an available machine from an image."),
+    "rescue": Entry("bcmetal.cli.verbs:rescue", "Start a deployed machine from the pool's rescue ISO."),
+    "unrescue": Entry("bcmetal.cli.verbs:unrescue", "End a rescue and start the machine's own system again."),
+    "release": Entry("bcmetal.cli.verbs:release", "Take a machine back: erase, verify, power off."),
+    "retire": Entry("bcmetal.cli.verbs:retire", "Take a machine out of service for good."),
+    "abort": Entry("bcmetal.cli.verbs:abort", "End the operation that is under way."),
+    "retry": Entry("bcmetal.cli.verbs:retry", "Do the failed operation again, with its own input."),
+    "remove": Entry("bcmetal.cli.verbs:remove", "Forget a node; its history stays."),
+    "refresh": Entry("bcmetal.cli.verbs:refresh", "Read the BMC again without changing any state."),
+    "power": Entry("bcmetal.cli.verbs:power", "Switch power: on, off, soft-off, cycle, nmi."),
+}
+_LOOKING = {
+    "why": Entry("bcmetal.cli.look:why", "What a node is doing, what it waits for, and what to type next."),
+    "plan": Entry("bcmetal.cli.look:plan", "What a verb would do, without doing it."),
+    "timeline": Entry("bcmetal.cli.look:timeline", "What was done to a node, step by step."),
+    "inventory": Entry("bcmetal.cli.look:inventory", "What is in the machine."),
+}
+_NODES = {
+    "node": Entry("bcmetal.cli.node:node", "Enrol, list, show and change nodes."),
+    "freeze": Entry("bcmetal.cli.site:freeze", "Hold every change on a site, a pool or a rack."),
+    "audit": Entry("bcmetal.cli.site:audit", "Who did what, whence, and with what outcome."),
+}
+_DAEMON = {
+    "init": Entry("bcmetal.cli.init:init", "Write a configuration, keys and a client profile for this host."),
+    "serve": Entry("bcmetal.cli.serve:serve", "Run the daemon; with --demo on an emulated rack."),
+    "key": Entry("bcmetal.cli.local:key", "API keys, on the daemon's own host."),
+    "credential": Entry(
+        "bcmetal.cli.local:credential", "Sealed secrets that the configuration names, on the daemon's own host."
+    ),
+}
+
+
+@click.group(
+    cls=LazyGroup,
+    sections=(
+        ("Move machines (each takes several NODEs: names, ids, 'r1u[01-20]', 'gpu-*')", _VERBS),
+        ("Look", _LOOKING),
+        ("Nodes and sites", _NODES),
+        ("This host's daemon", _DAEMON),
+    ),
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    epilog="Try: bcmetal serve --demo, then in another terminal bcmetal why demo-01.",
+)
+@click.version_option(version("bcmetal"), prog_name="bcmetal")
+@click.option(
+    "--profile",
+    type=click.Path(dir_okay=False, path_type=Path),
+    envvar="BCMETAL_PROFILE",
+    help="The client's profile (address, pinned certificate, key file); BCMETAL_PROFILE names it too.",
+)
+@click.option("--tenant", metavar="ID", help="The tenant; the profile's by default.")
+@click.option("--pool", metavar="ID", help="The pool; the profile's by default.")
+@click.option("--json", "as_json", is_flag=True, help="Answer with one JSON document.")
+@click.pass_context
+def cli(ctx: click.Context, profile: Path | None, tenant: str | None, pool: str | None, as_json: bool) -> None:
+    """Provision bare-metal machines through their BMCs.
+
+    \b
+    Exit codes: 0 done, 1 an operation failed or was refused, 2 wrong usage or input,
+    3 no daemon there, 4 not allowed or not found.
+    """
+    ctx.obj = Session(profile_path=profile, tenant=tenant, pool=pool, as_json=as_json)
+
+
+def main() -> None:
+    """The console script."""
+    # A pipe that closes early (`bcmetal audit | head`) is the reader's choice; click turns it into exit code 1 quietly.
+    cli(prog_name="bcmetal")
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""Text from machines and from other people, made safe for a terminal."""
+
+from __future__ import annotations
+
+import unicodedata
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+LONGEST: Final = 4000
+
+
+def clean(text: object) -> str:
+    """Without control characters (so without escape sequences), direction overrides and endless length."""
+    out = "".join(
+        " " if c in "\t\n\r" else c for c in str(text)[:LONGEST] if c in "\t\n\r" or unicodedata.category(c)[0] != "C"
+    )
+    return out if len(str(text)) <= LONGEST else out + "…"
+
+
+def moment(value: Any) -> datetime | None:
+    """A time of the API (RFC 3339), None when it is absent or no time."""
+    if not isinstance(value, str):
+        return None
+    try:
+        at = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+def ago(value: Any, now: datetime | None = None) -> str:
+    at = moment(value)
+    if at is None:
+        return "-"
+    return f"{span((now or datetime.now(UTC)) - at)} ago"
+
+
+def span(delta: timedelta | float) -> str:
+    """`3 s`, `4 min 5 s`, `2 h 10 min`, `3 d 4 h`."""
+    seconds = int(max(0.0, delta.total_seconds() if isinstance(delta, timedelta) else float(delta)))
+    days, rest = divmod(seconds, 86400)
+    hours, rest = divmod(rest, 3600)
+    minutes, seconds = divmod(rest, 60)
+    parts = [f"{n} {unit}" for n, unit in ((days, "d"), (hours, "h"), (minutes, "min"), (seconds, "s")) if n]
+    return " ".join(parts[:2]) or "0 s"
+
+
+def size(n_bytes: Any) -> str:
+    if not isinstance(n_bytes, int | float) or isinstance(n_bytes, bool):
+        return "-"
+    value, units = float(n_bytes), ("B", "kB", "MB", "GB", "TB", "PB")
+    for unit in units:
+        if value < 1000 or unit == units[-1]:
+            return f"{value:.0f} {unit}" if unit in ("B", "kB") else f"{value:.1f} {unit}"
+        value /= 1000
+    return "-"
