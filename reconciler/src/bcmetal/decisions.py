@@ -1,44 +1,85 @@
-"""Pure decisions over the state table: may this start, and what does this outcome do?
+"""Pure decisions over the state table: may this start? What an outcome does then is `settling`, whose names are offered here too.
 
-No I/O, no clock, no randomness: `now` comes in as microseconds since the epoch, and the jitter of a retry is a hash of the operation,
-the step and the attempt, so that the same history always settles in the same way.
+No I/O, no clock, no randomness: `now` comes in as microseconds since the epoch.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final, NewType
 
+from bcmetal.settling import (
+    SECOND,
+    Again,
+    Back,
+    Done,
+    Ended,
+    EndStatus,
+    Failed,
+    LastError,
+    Micros,
+    Outcome,
+    Run,
+    Trouble,
+    backoff_s,
+    counted_us,
+    settle,
+)
 from bcmetal.states import (
     ABORTABLE,
     ADOPTABLE,
-    AWAY_UNCOUNTED_S,
-    BACKS_ALLOWED,
+    BMC_WRITES,
     BUSY,
-    BY_BUSY,
-    CLEANUP_BUDGET_S,
     DEEP_INSPECT_BUDGET_S,
     ERASING,
-    FAILED,
     NOT_IN_THIS_BUILD,
     REMOVABLE,
     SIDE_TABLE,
+    TAKES_DOWN,
     WORKFLOWS,
     Disks,
     SideVerb,
     State,
     System,
     Verb,
+    fails_into,
     failure_of,
     success_of,
 )
 
-Micros = NewType("Micros", int)
-SECOND: Final = 1_000_000
+__all__ = [
+    "SECOND",
+    "Again",
+    "AllowedVerb",
+    "Back",
+    "Done",
+    "EndStatus",
+    "Ended",
+    "Failed",
+    "LastError",
+    "Micros",
+    "Move",
+    "NodeFacts",
+    "Outcome",
+    "Params",
+    "PoolMode",
+    "PoolPolicy",
+    "Refusal",
+    "Refused",
+    "Run",
+    "Trouble",
+    "allowed_verbs",
+    "backoff_s",
+    "confirmation_of",
+    "counted_us",
+    "decide",
+    "erases_disks",
+    "is_protected",
+    "needs_confirmation",
+    "settle",
+]
 
 
 class PoolMode(StrEnum):
@@ -140,13 +181,14 @@ def is_protected(node: NodeFacts, now: Micros) -> bool:
 
 
 def decide(node: NodeFacts, verb: Verb | SideVerb, params: Params, pool: PoolPolicy, now: Micros) -> Move | Refusal:
-    """The move that this verb makes, or why not. Asked by the API, by `plan`, by `allowed_verbs` and by the engine alike."""
-    refusal = _refused_by_table(node, verb, params)
+    """The move that this verb makes, or why not. Asked by the API, by `plan`, by `allowed_verbs` and by the engine alike.
+
+    For `retry`, `params` are those of the failed operation's stored input. Every refusal's `details` name the present state; what
+    would be allowed instead is `allowed_verbs`, which the API adds.
+    """
+    refusal = _refused_by_table(node, verb, params) or _refused_by_policy(node, verb, params, pool, now)
     if refusal is not None:
-        return refusal
-    refusal = _refused_by_policy(node, verb, params, pool, now)
-    if refusal is not None:
-        return refusal
+        return replace(refusal, details={"state": node.state, **refusal.details})
     if isinstance(verb, SideVerb):
         return Move(verb, node.state, None, None, None)
     if verb is Verb.ADOPT:
@@ -164,15 +206,17 @@ def decide(node: NodeFacts, verb: Verb | SideVerb, params: Params, pool: PoolPol
 
 
 def _not_allowed(node: NodeFacts, verb: Verb | SideVerb, why: str) -> Refusal:
-    return Refusal(
-        Refused.INVALID_STATE, "not-allowed-now", f"{verb} is not allowed: {why}", details={"state": node.state}
-    )
+    return Refusal(Refused.INVALID_STATE, "not-allowed-now", f"{verb} is not allowed: {why}")
+
+
+def _not_in_this_build(verb: Verb | SideVerb) -> Refusal:
+    return Refusal(Refused.INVALID_STATE, "not-in-this-build", f"this build does not have {verb} yet")
 
 
 def _refused_by_table(node: NodeFacts, verb: Verb | SideVerb, params: Params) -> Refusal | None:
     state = node.state
     if verb in NOT_IN_THIS_BUILD:
-        return Refusal(Refused.INVALID_STATE, "not-in-this-build", f"this build does not have {verb} yet")
+        return _not_in_this_build(verb)
     if isinstance(verb, SideVerb):
         if state not in SIDE_TABLE[verb]:
             return _not_allowed(node, verb, f"the node is {state}, and an operation is under way")
@@ -194,8 +238,10 @@ def _refused_by_table(node: NodeFacts, verb: Verb | SideVerb, params: Params) ->
             )
         return None
     if verb is Verb.RETRY:
-        if state not in FAILED or node.failed_verb is None:
+        if node.failed_verb is None or not fails_into(node.failed_verb, state):
             return _not_allowed(node, verb, f"the node is {state}: no failed operation is to be done again")
+        if node.failed_verb in NOT_IN_THIS_BUILD:
+            return _not_in_this_build(node.failed_verb)
         return None
     if verb is Verb.REMOVE:
         return _refused_removal(node, params)
@@ -251,20 +297,15 @@ def confirmation_of(node: NodeFacts) -> str:
 def _refused_by_policy(
     node: NodeFacts, verb: Verb | SideVerb, params: Params, pool: PoolPolicy, now: Micros
 ) -> Refusal | None:
-    reading = verb in (Verb.INSPECT, SideVerb.REFRESH, Verb.ABORT)
-    writes_bmc = verb in WORKFLOWS or verb in (Verb.RETRY, SideVerb.SET_POWER)
     if verb is Verb.RETRY and node.failed_verb is not None:
         verb = node.failed_verb
-        reading = verb is Verb.INSPECT
-    if node.fenced_reason and writes_bmc and not reading:
+    if node.fenced_reason and verb in BMC_WRITES:
         return Refusal(Refused.INVALID_STATE, "fenced", f"the node is fenced: {node.fenced_reason}")
-    if pool.mode is PoolMode.OBSERVE and writes_bmc and not reading:
+    if pool.mode is PoolMode.OBSERVE and verb in BMC_WRITES:
         return Refusal(
             Refused.INVALID_STATE, "observe-mode", f"pool {pool.pool_id} only observes: nothing may be written to a BMC"
         )
-    if is_protected(node, now) and (
-        verb in ERASING or verb in (Verb.DEPLOY, Verb.RESCUE, Verb.UNRESCUE, SideVerb.SET_POWER)
-    ):
+    if is_protected(node, now) and verb in TAKES_DOWN:
         return Refusal(
             Refused.INVALID_STATE,
             "protected",
@@ -304,18 +345,31 @@ def _refused_by_disks(node: NodeFacts, verb: Verb, params: Params, pool: PoolPol
             "a waiver for the whole machine is for retire only; name serials",
             "eraseWaiver.machine",
         )
-    if (
-        node.held_by_another_tenant
-        and verb in (Verb.COMMISSION, Verb.RELEASE)
-        and not erases_disks(verb, params, pool)
-        and node.disks is not Disks.CLEAN
-    ):
+    return _refused_by_last_holder(node, verb, params, pool)
+
+
+def _refused_by_last_holder(node: NodeFacts, verb: Verb, params: Params, pool: PoolPolicy) -> Refusal | None:
+    """What is not erased stays with the tenant that wrote it. A retire may end in a waiver, whose record says who keeps the drives."""
+    if not node.held_by_another_tenant or node.disks is Disks.CLEAN or verb not in ERASING:
+        return None
+    passes_over = not erases_disks(verb, params, pool)
+    if verb is Verb.RETIRE:
+        if not passes_over or params.waiver_machine:
+            return None
         return Refusal(
             Refused.INVALID_STATE,
             "held-by-another-tenant",
-            "a drive was last held by another tenant: only a profile that erases may make it available",
+            "a drive was last held by another tenant: erase it, or waive the erase of the whole machine",
+            "eraseWaiver",
         )
-    return None
+    if not passes_over and not params.waiver:
+        return None
+    return Refusal(
+        Refused.INVALID_STATE,
+        "held-by-another-tenant",
+        "a drive was last held by another tenant: only a profile that erases, and no waiver, may make it available",
+        "eraseWaiver" if params.waiver else "profile",
+    )
 
 
 def _refused_by_machine(node: NodeFacts, verb: Verb, params: Params, pool: PoolPolicy) -> Refusal | None:
@@ -357,20 +411,38 @@ def _refused_by_machine(node: NodeFacts, verb: Verb, params: Params, pool: PoolP
 
 
 def allowed_verbs(node: NodeFacts, pool: PoolPolicy, now: Micros) -> tuple[AllowedVerb, ...]:
-    """What may be asked of the node now, in the table's order; `needs` names the input that it would demand."""
+    """What may be asked of the node now, in the table's order: each verb that `decide` accepts with some input.
+
+    `needs` names the input without which it would refuse. `cleanup` is the daemon's own, and not for the asking.
+    """
     found: list[AllowedVerb] = []
     for verb in (*Verb, *SideVerb):
         if verb is SideVerb.CLEANUP:
             continue
-        needs = _needed_input(node, verb, pool)
-        params = Params(
-            rebuild=True,
-            confirm_erase=confirmation_of(node),
-            abandon="asked" if needs == "abandon" else None,
-        )
-        if isinstance(decide(node, verb, params, pool, now), Move):
-            found.append(AllowedVerb(verb, needs))
+        for needs, params in _attempts(node, verb, pool):
+            if isinstance(decide(node, verb, params, pool, now), Move):
+                found.append(AllowedVerb(verb, needs))
+                break
     return tuple(found)
+
+
+def _attempts(node: NodeFacts, verb: Verb | SideVerb, pool: PoolPolicy) -> tuple[tuple[str | None, Params], ...]:
+    """Inputs to try, the plainest first, each with the field that makes it pass."""
+    needs = _needed_input(node, verb, pool)
+    plain = Params(
+        rebuild=True,
+        confirm_erase=confirmation_of(node),
+        abandon="asked" if needs == "abandon" else None,
+    )
+    named: Verb | SideVerb | None = node.failed_verb if verb is Verb.RETRY else verb
+    if named in (Verb.COMMISSION, Verb.RELEASE):
+        other, needed = replace(plain, erases=True), "profile"
+    elif named is Verb.RETIRE:
+        other, needed = replace(plain, waiver=True, waiver_machine=True), "eraseWaiver"
+    else:
+        return ((needs, plain),)
+    # A retry's input is stored: there is nothing to ask for.
+    return (needs, plain), (None if verb is Verb.RETRY else needs or needed, other)
 
 
 def _needed_input(node: NodeFacts, verb: Verb | SideVerb, pool: PoolPolicy) -> str | None:
@@ -381,228 +453,3 @@ def _needed_input(node: NodeFacts, verb: Verb | SideVerb, pool: PoolPolicy) -> s
     if verb is Verb.REMOVE and node.state is State.DEPLOYED and node.disks is not Disks.FOREIGN:
         return "abandon"
     return None
-
-
-# ---------------------------------------------------------------- outcomes of a step
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """The step's goal is there."""
-
-
-@dataclass(frozen=True, slots=True)
-class Again:
-    """Not yet: look again after some seconds. `why` is a sentence; operators read it. `progress` from 0 to 1, None unknown."""
-
-    why: str
-    after_s: float
-    progress: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Back:
-    """The ground was lost: go back to a step by its name."""
-
-    step: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """It cannot be done. `code` is one of `errors.LAST_ERRORS`."""
-
-    code: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    """A transient error inside the step: try again with backoff. Made by the engine from a driver's Transient."""
-
-    code: str
-    why: str
-    retry_after_s: float | None = None
-
-
-Outcome = Done | Again | Back | Failed | Trouble
-
-
-@dataclass(frozen=True, slots=True)
-class LastError:
-    code: str
-    message: str
-    step: str
-    at: Micros
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """The durable cursor of a workflow: a row of `operations`, and nothing else decides how it goes on.
-
-    `steps` and `cleanup` are the workflow's step names, from its file. While `cleaning`, `step` is one of `cleanup` and `error` is why.
-    """
-
-    operation_id: str
-    node_id: str
-    verb: Verb
-    origin: State
-    steps: tuple[str, ...]
-    cleanup: tuple[str, ...]
-    step: str
-    budget_us: int
-    counted_at: Micros
-    attempt: int = 0  # transient errors in this step so far, in a row
-    backs: int = 0
-    touched: bool = False
-    abort: bool = False
-    cleaning: bool = False
-    error: LastError | None = None  # while it runs: the last transient error; while cleaning: why it failed
-    budget_used_us: int = 0
-    asked_wait_us: int = 0
-    wake_at: Micros = Micros(0)
-    waiting_for: str | None = None
-    waiting_since: Micros | None = None
-    progress: float | None = None
-    held: bool = False  # maintenance or freeze, as of now
-    away_since: Micros | None = None  # the BMC's breaker is open since
-
-
-class EndStatus(StrEnum):
-    DONE = "done"
-    FAILED = "failed"
-    ABORTED = "aborted"
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """The workflow is over, and this is the node's state from now on."""
-
-    operation_id: str
-    node_id: str
-    verb: Verb
-    status: EndStatus
-    state: State
-    touched: bool
-    error: LastError | None = None
-
-
-BACKOFF_FIRST_S: Final = 2.0
-BACKOFF_LAST_S: Final = 60.0
-UNASKED_S: Final = 60  # what a step's own work may count for when it asked for no wait
-CLEANUP_ATTEMPTS: Final = 3
-
-
-def backoff_s(operation_id: str, step: str, attempt: int) -> float:
-    """Doubling from two seconds to a minute, times 0.75 to 1.25 by a hash, so that forty machines do not come back at once."""
-    digest = hashlib.sha256(f"{operation_id}\0{step}\0{attempt}".encode()).digest()
-    jitter = 0.75 + int.from_bytes(digest[:4], "big") / 2**33
-    return float(min(BACKOFF_LAST_S, BACKOFF_FIRST_S * 2 ** min(max(attempt - 1, 0), 10)) * jitter)
-
-
-def counted_us(run: Run, now: Micros) -> int:
-    """What this settle adds to the budget: the time since the last one, at most twice the wait that was asked."""
-    since = max(0, now - run.counted_at)
-    counted = min(since, max(2 * run.asked_wait_us, UNASKED_S * SECOND))
-    if run.held:
-        return 0
-    away = run.away_since is not None and now - run.away_since < AWAY_UNCOUNTED_S * SECOND
-    if away and run.touched and run.verb is not Verb.INSPECT:
-        return 0
-    return counted
-
-
-def settle(run: Run, outcome: Outcome, now: Micros) -> Run | Ended:
-    """What the outcome of the run's present step does."""
-    used = run.budget_used_us + counted_us(run, now)
-    run = replace(run, budget_used_us=used, counted_at=now, asked_wait_us=0)
-    if run.cleaning:
-        return _settle_cleanup(run, outcome, now)
-    if run.abort:
-        return _fail(run, Failed("aborted", "somebody aborted it"), now)
-    if isinstance(outcome, Failed):
-        return _fail(run, outcome, now)
-    if isinstance(outcome, Done):
-        return _advance(run, now)
-    if used >= run.budget_us:
-        minutes = run.budget_us // (60 * SECOND)
-        last = outcome.why.rstrip(".")
-        return _fail(
-            run, Failed("deadline", f"the {minutes} minutes for {run.verb} are used up; it waited: {last}"), now
-        )
-    if isinstance(outcome, Back):
-        return _go_back(run, outcome, now)
-    return _wait(run, outcome, now)
-
-
-def _advance(run: Run, now: Micros) -> Run | Ended:
-    at = run.steps.index(run.step)
-    if at + 1 == len(run.steps):
-        row = WORKFLOWS[run.verb]
-        return Ended(run.operation_id, run.node_id, run.verb, EndStatus.DONE, success_of(row, run.origin), run.touched)
-    return replace(_fresh(run, run.steps[at + 1], now), error=None)
-
-
-def _fresh(run: Run, step: str, now: Micros) -> Run:
-    return replace(run, step=step, attempt=0, wake_at=now, waiting_for=None, waiting_since=None, progress=None)
-
-
-def _go_back(run: Run, outcome: Back, now: Micros) -> Run | Ended:
-    if outcome.step not in run.steps:
-        return _fail(run, Failed("internal", f"{run.step} wants to go back to {outcome.step}, which is no step"), now)
-    if run.backs >= BACKS_ALLOWED:
-        return _fail(run, Failed("ground-lost", f"it went back {run.backs} times already; now: {outcome.why}"), now)
-    return replace(_fresh(run, outcome.step, now), backs=run.backs + 1, waiting_for=outcome.why, waiting_since=now)
-
-
-def _wait(run: Run, outcome: Again | Trouble, now: Micros) -> Run:
-    if isinstance(outcome, Again):
-        wait_us = int(outcome.after_s * SECOND)
-        attempt, error, progress = 0, None, outcome.progress
-    else:
-        attempt = run.attempt + 1
-        after_s = max(backoff_s(run.operation_id, run.step, attempt), min(outcome.retry_after_s or 0.0, 600.0))
-        wait_us, progress = int(after_s * SECOND), run.progress
-        error = LastError(outcome.code, outcome.why, run.step, now)
-    same = run.waiting_for == outcome.why and run.waiting_since is not None
-    return replace(
-        run,
-        attempt=attempt,
-        error=error,
-        asked_wait_us=wait_us,
-        wake_at=Micros(now + wait_us),
-        waiting_for=outcome.why,
-        waiting_since=run.waiting_since if same else now,
-        progress=progress,
-    )
-
-
-def _fail(run: Run, failure: Failed, now: Micros) -> Run | Ended:
-    error = LastError(failure.code, failure.why, run.step, now)
-    run = replace(run, error=error)
-    if run.touched and run.cleanup:
-        cleaning = _fresh(run, run.cleanup[0], now)
-        return replace(cleaning, cleaning=True, budget_used_us=0, budget_us=CLEANUP_BUDGET_S * SECOND)
-    return _end(run)
-
-
-def _settle_cleanup(run: Run, outcome: Outcome, now: Micros) -> Run | Ended:
-    """Bounded and best effort: a cleanup step that cannot be done is passed over."""
-    spent = run.budget_used_us >= run.budget_us
-    if not spent and isinstance(outcome, Again | Trouble) and run.attempt + 1 < CLEANUP_ATTEMPTS:
-        keep = run.error
-        waited = _wait(run, outcome, now)
-        return replace(waited, error=keep, attempt=run.attempt + 1)
-    at = run.cleanup.index(run.step)
-    if at + 1 < len(run.cleanup):
-        return _fresh(run, run.cleanup[at + 1], now)
-    return _end(run)
-
-
-def _end(run: Run) -> Ended:
-    aborted = run.error is not None and run.error.code == "aborted"
-    status = EndStatus.ABORTED if aborted else EndStatus.FAILED
-    row = BY_BUSY[WORKFLOWS[run.verb].during]
-    back = not run.touched and (run.verb is not Verb.INSPECT or aborted)
-    state = run.origin if back else failure_of(row, run.origin)
-    return Ended(run.operation_id, run.node_id, run.verb, status, state, run.touched, run.error)

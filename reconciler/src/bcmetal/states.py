@@ -164,8 +164,22 @@ SIDE_TABLE: Final = MappingProxyType(
     }
 )
 
-# Verbs that write to disks, or hand them to somebody who will.
+# Verbs that erase what is on the disks; a deploy writes over it.
 ERASING: Final = frozenset({V.COMMISSION, V.RELEASE, V.RETIRE})
+# What a `protected` node refuses: all that powers the machine, or writes to its disks.
+TAKES_DOWN: Final[frozenset[Verb | SideVerb]] = ERASING | {V.DEPLOY, V.SERVICE, V.RESCUE, V.UNRESCUE, X.SET_POWER}
+# What a pool in observe mode refuses: all that writes to a BMC. New credentials are only tried there by a login.
+BMC_WRITES: Final[frozenset[Verb | SideVerb]] = frozenset(
+    {
+        *(row.verb for row in TABLE if row.verb is not V.INSPECT),
+        X.SET_POWER,
+        X.ROTATE_BMC_CREDENTIALS,
+        X.RESET_BMC,
+        X.IDENTIFY,
+        X.CONSOLE,
+        X.CLEANUP,
+    }
+)
 
 # Named in the table, and answered with `not-in-this-build` until what they need is there.
 NOT_IN_THIS_BUILD: Final[frozenset[Verb | SideVerb]] = frozenset(
@@ -182,11 +196,19 @@ CLEANUP_BUDGET_S: Final = 5 * MINUTE_S
 
 def success_of(row: Row, origin: State) -> State:
     """The state that a workflow's success leads to, given the state that it came from."""
-    return origin if row.success is None else row.success
+    if row.success is not None:
+        return row.success
+    return S.AVAILABLE if origin is S.COMMISSION_FAILED else origin  # a retried service returns to its first origin
 
 
 def failure_of(row: Row, origin: State) -> State:
     """The state that a workflow's failure leads to, once it touched the machine."""
-    if row.verb is V.SERVICE and origin is S.AVAILABLE:
+    if row.verb is V.SERVICE and origin in (S.AVAILABLE, S.COMMISSION_FAILED):
         return S.COMMISSION_FAILED
     return row.failure
+
+
+def fails_into(verb: Verb, state: State) -> bool:
+    """Whether a failure of this verb is what the failed state stands for, so that `retry` means this verb there."""
+    row = WORKFLOWS.get(verb)
+    return state in FAILED and row is not None and state in {failure_of(row, origin) for origin in row.allowed_from}
