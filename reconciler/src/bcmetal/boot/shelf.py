@@ -54,7 +54,7 @@ class _Flight:
 
 
 @dataclass(slots=True)
-class _Crash:
+class _Failure:
     error: Exception
     at: float
     waited: set[tuple[str, str]]
@@ -81,7 +81,7 @@ class Shelf:
         self._flights: dict[str, _Flight] = {}
         self._ready: dict[str, tuple[Ready, _Stamp]] = {}
         self._looked_at: dict[str, float] = {}
-        self._crashes: dict[str, _Crash] = {}
+        self._failures: dict[str, _Failure] = {}
 
     def look(self, source: ImageSource, by: str = "") -> Ready | Fetching:
         """Where the image is; the first look starts its fetch. Never blocks.
@@ -95,12 +95,12 @@ class Shelf:
             self._land(key)
             ready = self._believed(key)
             if ready is not None:
-                self._crashes.pop(key, None)
+                self._failures.pop(key, None)
                 return ready
-            crash = self._crashes.get(key)
-            if crash is not None and me in crash.waited and now - crash.at < FAULT_S:
-                crash.waited.discard(me)
-                raise crash.error
+            failure = self._failures.get(key)
+            if failure is not None and me in failure.waited and now - failure.at < FAULT_S:
+                failure.waited.discard(me)
+                raise failure.error
             flight = self._flights.get(key)
             if flight is None:
                 flight = _Flight(source.url, now)
@@ -126,7 +126,7 @@ class Shelf:
                 path.unlink(missing_ok=True)
                 self._ready.pop(key, None)
                 self._looked_at.pop(key, None)
-                self._crashes.pop(key, None)
+                self._failures.pop(key, None)
 
     def close(self) -> None:
         """Stop what is under way and wait for it; parts stay for the next start."""
@@ -150,7 +150,7 @@ class Shelf:
                 self._ready[key] = (ready, _stamp(ready.path))
         elif isinstance(error, Exception) and not isinstance(error, FetchCancelled):
             waited = {me for me in flight.waiting if me[1] == flight.url}
-            self._crashes[key] = _Crash(error, time.monotonic(), waited)
+            self._failures[key] = _Failure(error, time.monotonic(), waited)
 
     def _believed(self, key: str) -> Ready | None:
         """What was checked by this process and has not changed since."""
