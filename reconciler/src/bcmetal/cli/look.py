@@ -13,7 +13,7 @@ from bcmetal.cli.progress import stage
 from bcmetal.cli.session import Exit, Session, error_lines, exit_of, shared_options, verb_words, with_session, worst
 from bcmetal.cli.tables import outline, print_pairs, print_table, switched_on, table_of
 from bcmetal.cli.targets import resolve
-from bcmetal.cli.text import ago, clean, moment, size, span
+from bcmetal.text import ago, clean, moment, size, span
 
 _nodes = click.argument("nodes", nargs=-1, required=True, metavar="NODE...")
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from bcmetal.cli.session import Exit, Session, error_lines, exit_of, worst
-from bcmetal.cli.text import clean
+from bcmetal.text import clean
 
 GOOD = ("accepted", "done", "unchanged")
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import click
 
 from bcmetal.cli.outcome import Outcome
-from bcmetal.cli.text import clean, span
+from bcmetal.text import clean, span
 
 if TYPE_CHECKING:
     from rich.live import Live

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
 import click
 
-from bcmetal.cli.text import clean
+from bcmetal.text import clean
 
 if TYPE_CHECKING:
     from bcmetal.client import ApiError, Client, Json

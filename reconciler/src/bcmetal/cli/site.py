@@ -9,7 +9,7 @@ import click
 from bcmetal.cli.lazy import Entry, LazyGroup
 from bcmetal.cli.session import Session, shared_options, with_session
 from bcmetal.cli.tables import print_table, table_of
-from bcmetal.cli.text import clean
+from bcmetal.text import clean
 
 _COMMANDS = {
     "set": Entry("bcmetal.cli.site:freeze_set", "Hold every change on a site, pool or rack."),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bcmetal.cli.text import ago, clean
+from bcmetal.text import ago, clean
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -11,7 +11,7 @@ import click
 
 from bcmetal.cli.asking import Duration, ask_each, how_of, verb_options
 from bcmetal.cli.session import Session, with_session
-from bcmetal.cli.text import clean
+from bcmetal.text import clean
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 

@@ -1,0 +1,46 @@
+"""Text from machines must not reach the terminal as more than text."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bcmetal.text import LONGEST, ago, clean, size, span
+
+
+@given(st.text())
+def test_no_control_character_survives(text: str) -> None:
+    out = clean(text)
+    assert all(c.isprintable() or c == " " or ord(c) > 127 for c in out)
+    assert "\x1b" not in out
+    assert "\u202e" not in out
+
+
+def test_an_escape_sequence_and_a_line_break_become_plain_text() -> None:
+    assert clean("a\x1b]0;owned\x07\nb\u202ec") == "a]0;owned bc"
+
+
+def test_endless_text_ends() -> None:
+    assert len(clean("x" * 100_000)) == LONGEST + 1
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0, "0 s"), (59, "59 s"), (65, "1 min 5 s"), (7260, "2 h 1 min"), (90000, "1 d 1 h"), (-5, "0 s")]
+)
+def test_a_span_is_said_in_two_units_at_most(seconds: float, words: str) -> None:
+    assert span(seconds) == words
+
+
+def test_ago_counts_from_an_rfc_3339_time() -> None:
+    now = datetime(2026, 1, 1, 12, 0, 30, tzinfo=UTC)
+    assert ago((now - timedelta(seconds=30)).isoformat(), now) == "30 s ago"
+    assert ago(None) == "-"
+    assert ago("not a time") == "-"
+
+
+def test_sizes_are_decimal_as_on_the_drive_s_label() -> None:
+    assert size(960_197_124_096) == "960.2 GB"
+    assert size(None) == "-"
