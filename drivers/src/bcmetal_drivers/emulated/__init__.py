@@ -1,0 +1,1 @@
+"""An emulated rack: BMCs on loopback that behave, and misbehave, like real ones."""

@@ -1,0 +1,357 @@
+"""A machine of the rack: power, boot override, media, drives, and the oracle of what it booted.
+
+The Redfish layer and the IPMI front call the same plain methods. Nothing runs in the background: whatever is due by the clock (a
+lagging power transition, a Task's effect) takes place when somebody next looks or writes, with the time at which it was due.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from bcmetal_drivers.capabilities import BootDevice, BootMode, BootOverride, PowerAction, PowerState
+
+CD: Final = "Cd"
+FLOPPY: Final = "Floppy"
+SLOTS: Final = (CD, FLOPPY)
+NOTHING_ARMED: Final = BootOverride(BootDevice.NONE, once=False)
+
+
+class WrongState(Exception):
+    """The machine cannot do that in its power state. Redfish answers 409, IPMI 0xD5."""
+
+
+@dataclass(slots=True)
+class EmulatedDrive:
+    """`holds_data` is the truth that the oracle knows; `says_erased` is what the BMC shows, which may be a lie."""
+
+    serial: str
+    model: str
+    capacity_bytes: int
+    media: str  # "SSD" or "HDD", as Redfish says
+    wwn: str
+    holds_data: bool = False
+    says_erased: bool = True
+    system: bool = False  # an operating system was installed
+    erases: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Medium:
+    url: str
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Boot:
+    """One power-on or reset: what the machine booted."""
+
+    n: int
+    device: str  # a value of BootDevice
+    url: str | None
+    medium_sha256: str | None
+    at: float  # on the rack's clock
+    mode: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """What never changes: serials, addresses, sizes."""
+
+    name: str
+    system_id: str
+    uuid: UUID
+    serial: str
+    board_serial: str
+    sku: str
+    part_number: str
+    manufacturer: str
+    model: str
+    macs: tuple[str, ...]
+    cpus: int = 2
+    cores: int = 16
+    memory_gib: int = 64
+
+
+@dataclass(slots=True)
+class _Pending:
+    shown: PowerState
+    then: PowerState
+    due: float
+    boots: bool
+
+
+class Machine:
+    """One machine. `settle_first` is called before each look and each write: the BMC's Tasks come due there."""
+
+    def __init__(
+        self,
+        hardware: Hardware,
+        drives: Mapping[str, EmulatedDrive],
+        clock: Callable[[], float],
+        power_lag_s: float = 0.0,
+    ) -> None:
+        self.hardware = hardware
+        self.power_lag_s = power_lag_s
+        self.ignores_soft_off = False
+        self.health = "OK"
+        self.asset_tag = ""
+        self.identify = False
+        self.lock = threading.RLock()
+        self.settle_first: Callable[[], None] = lambda: None
+        self._clock = clock
+        self._drives = dict(drives)
+        self._power = PowerState.OFF
+        self._pending: _Pending | None = None
+        self._override = NOTHING_ARMED
+        self._boot_mode = BootMode.UEFI
+        self._media: dict[str, Medium] = {}
+        self._boots: list[Boot] = []
+        self._nmis = 0
+        self._secure_boot = False
+        self._secure_boot_now = False
+
+    # ------------------------------------------------------------ what never changes
+
+    @property
+    def name(self) -> str:
+        return self.hardware.name
+
+    @property
+    def uuid(self) -> UUID:
+        return self.hardware.uuid
+
+    @property
+    def serial(self) -> str:
+        return self.hardware.serial
+
+    @property
+    def macs(self) -> tuple[str, ...]:
+        return self.hardware.macs
+
+    # ------------------------------------------------------------ power
+
+    @property
+    def power(self) -> PowerState:
+        with self._settled():
+            return self._pending.shown if self._pending else self._power
+
+    def set_power(self, action: PowerAction) -> None:
+        """Obey at once, or after `power_lag_s`. Being there already changes nothing. Raises WrongState."""
+        with self._settled():
+            goal = self._pending.then if self._pending else self._power
+            if action is PowerAction.ON:
+                if goal is not PowerState.ON:
+                    self._move(PowerState.POWERING_ON, PowerState.ON, boots=True)
+            elif action in (PowerAction.OFF, PowerAction.SOFT_OFF):
+                if goal is not PowerState.OFF and not (action is PowerAction.SOFT_OFF and self.ignores_soft_off):
+                    self._move(PowerState.POWERING_OFF, PowerState.OFF, boots=False)
+            elif goal is not PowerState.ON:
+                raise WrongState(f"{action.value} of a machine that is off")
+            elif action is PowerAction.CYCLE:
+                self._move(PowerState.POWERING_ON, PowerState.ON, boots=True)
+            else:
+                self._nmis += 1
+
+    @property
+    def nmis(self) -> int:
+        with self._settled():
+            return self._nmis
+
+    # ------------------------------------------------------------ boot
+
+    @property
+    def override(self) -> BootOverride:
+        with self._settled():
+            return self._override
+
+    @property
+    def boot_mode(self) -> BootMode:
+        with self._settled():
+            return self._boot_mode
+
+    @boot_mode.setter
+    def boot_mode(self, mode: BootMode) -> None:
+        with self._settled():
+            self._boot_mode = mode
+
+    def arm(self, device: BootDevice, once: bool, mode: BootMode | None = None) -> None:
+        """Set the override for the next boot (`once`) or for all; device NONE clears it. A mode stays for later boots too."""
+        with self._settled():
+            self._override = NOTHING_ARMED if device is BootDevice.NONE else BootOverride(device, once, mode)
+            if mode is not None:
+                self._boot_mode = mode
+
+    @property
+    def boots(self) -> list[Boot]:
+        with self._settled():
+            return list(self._boots)
+
+    def would_boot(self) -> tuple[str, str | None]:
+        """The device and, for a CD, the URL, if the machine were started now. A CD that is not there falls through to the disk."""
+        with self._settled():
+            device, medium = self._choice()
+            return device.value, medium.url if medium else None
+
+    @property
+    def secure_boot(self) -> bool:
+        """As set; in force from the next boot on (`secure_boot_in_force`)."""
+        with self._settled():
+            return self._secure_boot
+
+    @secure_boot.setter
+    def secure_boot(self, on: bool) -> None:
+        with self._settled():
+            self._secure_boot = on
+
+    @property
+    def secure_boot_in_force(self) -> bool:
+        with self._settled():
+            return self._secure_boot_now
+
+    # ------------------------------------------------------------ media
+
+    @property
+    def media(self) -> str | None:
+        """The URL in the virtual CD."""
+        medium = self.medium()
+        return medium.url if medium else None
+
+    def medium(self, slot: str = CD) -> Medium | None:
+        with self._settled():
+            return self._media.get(slot)
+
+    def insert(self, url: str, sha256: str, size: int = 0, slot: str = CD) -> None:
+        with self._settled():
+            self._media[slot] = Medium(url, sha256, size)
+
+    def eject(self, slot: str = CD) -> None:
+        with self._settled():
+            self._media.pop(slot, None)
+
+    # ------------------------------------------------------------ drives
+
+    @property
+    def drives(self) -> dict[str, EmulatedDrive]:
+        """The drives by serial number, live."""
+        with self._settled():
+            return self._drives
+
+    def plant(self, serial: str) -> None:
+        """Write data on a drive."""
+        with self._settled():
+            drive = self._drives[serial]
+            drive.holds_data, drive.says_erased = True, False
+
+    def install(self, serial: str) -> None:
+        """Write an operating system on a drive."""
+        with self._settled():
+            self.plant(serial)
+            self._drives[serial].system = True
+
+    @property
+    def system_present(self) -> bool:
+        return any(drive.system for drive in self.drives.values())
+
+    def erase(self, serial: str, *, really: bool = True, visibly: bool = True) -> None:
+        """The end of the BMC's own erase. `really`: the data is gone; `visibly`: the BMC shows it as gone."""
+        with self._settled():
+            drive = self._drives[serial]
+            drive.erases += 1
+            if really:
+                drive.holds_data = drive.system = False
+            if visibly:
+                drive.says_erased = True
+
+    # ------------------------------------------------------------ time
+
+    def settle(self) -> None:
+        """Let what is due take place."""
+        self.settle_first()
+        with self.lock:
+            pending = self._pending
+            if pending is not None and self._clock() >= pending.due:
+                self._pending = None
+                self._power = pending.then
+                if pending.boots:
+                    self._boot(pending.due)
+
+    def _settled(self) -> threading.RLock:
+        self.settle()
+        return self.lock
+
+    def _move(self, shown: PowerState, then: PowerState, boots: bool) -> None:
+        self._pending = _Pending(shown, then, self._clock() + self.power_lag_s, boots)
+        if self.power_lag_s <= 0:
+            self.settle()
+
+    def _choice(self) -> tuple[BootDevice, Medium | None]:
+        device = self._override.device
+        if device is BootDevice.CD:
+            medium = self._media.get(CD)
+            return (BootDevice.CD, medium) if medium else (BootDevice.DISK, None)
+        return (BootDevice.DISK if device is BootDevice.NONE else device), None
+
+    def _boot(self, at: float) -> None:
+        device, medium = self._choice()
+        self._secure_boot_now = self._secure_boot
+        self._boots.append(
+            Boot(
+                len(self._boots) + 1,
+                device.value,
+                medium.url if medium else None,
+                medium.sha256 if medium else None,
+                at,
+                self._boot_mode.value,
+            )
+        )
+        if self._override.once:
+            self._override = NOTHING_ARMED
+
+    # ------------------------------------------------------------ snapshot
+
+    def snapshot(self) -> dict[str, Any]:
+        """All that changes, as JSON. A transition under way is kept with the time that was left."""
+        with self._settled():
+            pending = self._pending
+            return {
+                "power": self._power,
+                "pending": None
+                if pending is None
+                else {**asdict(pending), "due": max(0.0, pending.due - self._clock())},
+                "override": asdict(self._override),
+                "boot_mode": self._boot_mode,
+                "media": {slot: asdict(medium) for slot, medium in self._media.items()},
+                "boots": [asdict(boot) for boot in self._boots],
+                "drives": [asdict(drive) for drive in self._drives.values()],
+                "secure_boot": [self._secure_boot, self._secure_boot_now],
+                "nmis": self._nmis,
+                "health": self.health,
+                "asset_tag": self.asset_tag,
+                "identify": self.identify,
+            }
+
+    def restore(self, doc: Mapping[str, Any]) -> None:
+        with self.lock:
+            self._power = PowerState(doc["power"])
+            pending = doc["pending"]
+            self._pending = pending and _Pending(
+                PowerState(pending["shown"]),
+                PowerState(pending["then"]),
+                self._clock() + pending["due"],
+                pending["boots"],
+            )
+            override = doc["override"]
+            mode = override["mode"]
+            self._override = BootOverride(BootDevice(override["device"]), override["once"], mode and BootMode(mode))
+            self._boot_mode = BootMode(doc["boot_mode"])
+            self._media = {slot: Medium(**medium) for slot, medium in doc["media"].items()}
+            self._boots = [Boot(**boot) for boot in doc["boots"]]
+            self._drives = {drive["serial"]: EmulatedDrive(**drive) for drive in doc["drives"]}
+            self._secure_boot, self._secure_boot_now = doc["secure_boot"]
+            self._nmis = doc["nmis"]
+            self.health, self.asset_tag, self.identify = doc["health"], doc["asset_tag"], doc["identify"]
