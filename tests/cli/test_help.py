@@ -1,0 +1,72 @@
+"""Help texts: every command has one, with examples; and showing them imports nothing heavy."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from bcmetal.cli.lazy import LazyGroup
+from bcmetal.cli.main import cli
+from bcmetal.states import NOT_IN_THIS_BUILD, Verb
+
+
+def _commands(group: click.Group, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield (*words, name)
+        if isinstance(command, click.Group):
+            yield from _commands(command, (*words, name))
+
+
+ALL = list(_commands(cli))
+
+
+@pytest.mark.parametrize("words", ALL, ids=" ".join)
+def test_every_command_explains_itself_with_examples(words: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(cli, [*words, "--help"])
+    assert result.exit_code == 0
+    assert "Usage: " in result.output
+    assert f"bcmetal {words[0]}" in result.output.partition("Example")[2], "an example that names the command"
+
+
+def test_every_verb_of_the_table_has_a_command() -> None:
+    names = {words[0] for words in ALL}
+    assert {str(v) for v in Verb} - {"enroll"} - {str(v) for v in NOT_IN_THIS_BUILD} <= names
+    assert ("node", "enroll") in ALL
+
+
+def test_every_listed_command_can_be_imported() -> None:
+    assert isinstance(cli, LazyGroup)
+    assert {words[0] for words in ALL} == set(cli.entries)
+
+
+def test_an_unknown_command_is_a_usage_error() -> None:
+    result = CliRunner().invoke(cli, ["comission", "n"])
+    assert result.exit_code == 2
+    assert "No such command" in result.output
+
+
+def test_the_version_is_told() -> None:
+    result = CliRunner().invoke(cli, ["--version"])
+    assert result.exit_code == 0
+    assert "bcmetal" in result.output
+
+
+def test_the_first_help_page_imports_nothing_heavy() -> None:
+    script = (
+        "import sys\n"
+        "from click.testing import CliRunner\n"
+        "from bcmetal.cli.main import cli\n"
+        "assert CliRunner().invoke(cli, ['--help']).exit_code == 0\n"
+        "heavy = {'pydantic', 'sqlalchemy', 'rich', 'fastapi', 'cryptography', 'ssl'} & set(sys.modules)\n"
+        "sys.exit(', '.join(sorted(heavy)) or 0)\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=False)
+    assert ran.returncode == 0, ran.stderr
