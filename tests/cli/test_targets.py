@@ -25,7 +25,9 @@ def test_a_range_becomes_its_names_in_order(pattern: str, names: list[str]) -> N
     assert expand(pattern) == names
 
 
-@pytest.mark.parametrize("pattern", ["n[1-", "n1]", "n[]", "n[9-1]", "n[a-c-]x[", "n[1-99999999]", "n[1-9999]m[1-9999]"])
+@pytest.mark.parametrize(
+    "pattern", ["n[1-", "n1]", "n[]", "n[9-1]", "n[a-c-]x[", "n[1-99999999]", "n[1-9999]m[1-9999]"]
+)
 def test_a_malformed_or_endless_range_is_refused_in_words(pattern: str) -> None:
     with pytest.raises(click.BadParameter) as refused:
         expand(pattern)

@@ -28,7 +28,8 @@ def test_endless_text_ends() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"), [(0, "0 s"), (59, "59 s"), (65, "1 min 5 s"), (7260, "2 h 1 min"), (90000, "1 d 1 h"), (-5, "0 s")]
+    ("seconds", "words"),
+    [(0, "0 s"), (59, "59 s"), (65, "1 min 5 s"), (7260, "2 h 1 min"), (90000, "1 d 1 h"), (-5, "0 s")],
 )
 def test_a_span_is_said_in_two_units_at_most(seconds: float, words: str) -> None:
     assert span(seconds) == words

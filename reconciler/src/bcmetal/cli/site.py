@@ -49,7 +49,13 @@ def _body(session: Session, scope: tuple[str, str], site: str | None) -> dict[st
     return {**session.where(pool_needed=False), **body} | ({"siteId": site} if site else {})
 
 
-@click.command("set")
+@click.command(
+    "set",
+    epilog="""\b
+Examples:
+  bcmetal freeze set rack/r3 --site fra1 --reason 'power work until noon'
+""",
+)
 @click.argument("scope", type=Scope())
 @click.option("--reason", required=True, metavar="TEXT")
 @click.option("--site", metavar="ID", help="The site that a rack belongs to.")
@@ -61,7 +67,13 @@ def freeze_set(session: Session, /, scope: tuple[str, str], reason: str, site: s
     _say(session, answer, f"{scope[0]}/{scope[1]} is frozen: {reason}")
 
 
-@click.command("lift")
+@click.command(
+    "lift",
+    epilog="""\b
+Examples:
+  bcmetal freeze lift rack/r3 --site fra1
+""",
+)
 @click.argument("scope", type=Scope())
 @click.option("--site", metavar="ID", help="The site that a rack belongs to.")
 @shared_options
@@ -79,7 +91,13 @@ def _say(session: Session, answer: dict[str, Any], text: str) -> None:
         click.echo(clean(text))
 
 
-@click.command("list")
+@click.command(
+    "list",
+    epilog="""\b
+Examples:
+  bcmetal freeze list
+""",
+)
 @shared_options
 @with_session
 def freeze_list(session: Session, /) -> None:

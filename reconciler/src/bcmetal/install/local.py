@@ -1,0 +1,189 @@
+"""Local administration: API keys and sealed credentials, in short audited transactions beside a running daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import hashlib
+import os
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+from pydantic import SecretStr
+from sqlalchemy import Connection
+
+from bcmetal.clock import SystemClock, system_entropy
+from bcmetal.daemon import open_admin
+from bcmetal.decisions import SECOND, Micros
+from bcmetal.errors import Fault, InvalidInput
+from bcmetal.settings import Settings
+from bcmetal.store import audit, keys, sealed
+from bcmetal.store.ids import ENTROPY_BYTES, new_id
+from bcmetal.store.values import NewAudit, Sealed, Store
+from bcmetal.vault import Vault
+
+T = TypeVar("T")
+
+KEY_BYTES: Final = 32
+KEY_PREFIX: Final = "bcmk_"  # so that a scanner, or a person, sees what it is
+CREDENTIAL: Final = "credential"
+
+
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    key_id: str
+    identity: str
+    secret: SecretStr  # shown once: the store holds its SHA-256 alone
+
+
+def credentials_beside(config: Path) -> None:
+    """`credential:NAME` means systemd's credentials; outside of systemd it means the folder beside the configuration."""
+    os.environ.setdefault("CREDENTIALS_DIRECTORY", str(config.parent / "credentials"))
+
+
+def first_key(config: Path, name: str, tenant: str) -> SecretStr:
+    """The admin's key of a new installation; makes the database too."""
+    return create_key(config, name, tenant, None).secret
+
+
+def create_key(config: Path, name: str, tenant: str, lifetime_s: float | None) -> NewKey:
+    """Raises InvalidInput when there is a live key of that name."""
+
+    async def work(admin: _Admin) -> NewKey:
+        secret = SecretStr(KEY_PREFIX + secrets.token_urlsafe(KEY_BYTES))
+        new = NewKey(admin.new_id("ky"), f"key:{name}", secret)
+        expires = None if lifetime_s is None else Micros(admin.now + int(lifetime_s * SECOND))
+        await admin.store.write(
+            _insert_key, new, tenant, admin.now, expires, admin.audit("key.create", new.identity, tenant)
+        )
+        return new
+
+    return _run(config, work)
+
+
+def _insert_key(c: Connection, new: NewKey, tenant: str, now: Micros, expires: Micros | None, entry: NewAudit) -> None:
+    if any(row.identity == new.identity and row.usable(now) for row in keys.list_all(c)):
+        raise InvalidInput(
+            [Fault("name", f"{new.identity} has a key already: revoke it first, or choose another name")]
+        )
+    digest = hashlib.sha256(new.secret.get_secret_value().encode()).digest()
+    keys.insert(c, new.key_id, digest, new.identity, tenant, now, expires)
+    audit.add(c, entry, now)
+
+
+def list_keys(config: Path) -> list[keys.KeyRow]:
+    async def work(admin: _Admin) -> list[keys.KeyRow]:
+        return await admin.store.read(keys.list_all)
+
+    return _run(config, work)
+
+
+def revoke_key(config: Path, name: str) -> int:
+    """By its id, or all of an identity's name; how many were live."""
+
+    async def work(admin: _Admin) -> int:
+        wanted = [
+            row
+            for row in await admin.store.read(keys.list_all)
+            if row.revoked_at is None and name in (row.key_id, row.identity, row.identity.removeprefix("key:"))
+        ]
+        for row in wanted:
+            await admin.store.write(
+                _revoke, row.key_id, admin.now, admin.audit("key.revoke", row.identity, row.tenant_id)
+            )
+        return len(wanted)
+
+    return _run(config, work)
+
+
+def _revoke(c: Connection, key_id: str, now: Micros, entry: NewAudit) -> None:
+    keys.revoke(c, key_id, now)
+    audit.add(c, entry, now)
+
+
+def set_credential(config: Path, name: str, secret: SecretStr) -> bool:
+    """Seal what the configuration names `sealed:NAME`. False: the configuration does not name it (yet)."""
+
+    async def work(admin: _Admin) -> bool:
+        row = admin.vault.seal(CREDENTIAL, CREDENTIAL, name, "password", secret)
+        await admin.store.write(_put, row, admin.now, admin.audit("credential.set", name, ""))
+        return name in sealed_names(admin.settings)
+
+    return _run(config, work)
+
+
+def _put(c: Connection, row: Sealed, now: Micros, entry: NewAudit) -> None:
+    sealed.put(c, [row])
+    audit.add(c, entry, now)
+
+
+def sealed_names(settings: Settings) -> frozenset[str]:
+    """What the configuration names `sealed:NAME`."""
+    return frozenset(
+        str(c.password).removeprefix("sealed:")
+        for c in settings.credentials.values()
+        if str(c.password).startswith("sealed:")
+    )
+
+
+def list_credentials(config: Path) -> dict[str, bool]:
+    """Each name that is sealed or named by the configuration, and whether it is sealed."""
+
+    async def work(admin: _Admin) -> dict[str, bool]:
+        held = {row.owner_id for row in await admin.store.read(sealed.every) if row.owner_kind == CREDENTIAL}
+        return {name: name in held for name in sorted(held | sealed_names(admin.settings))}
+
+    return _run(config, work)
+
+
+def remove_credential(config: Path, name: str) -> bool:
+    """Whether there was one."""
+
+    async def work(admin: _Admin) -> bool:
+        return await admin.store.write(_drop, name, admin.now, admin.audit("credential.remove", name, ""))
+
+    return _run(config, work)
+
+
+def _drop(c: Connection, name: str, now: Micros, entry: NewAudit) -> bool:
+    if not sealed.get(c, CREDENTIAL, name):
+        return False
+    sealed.drop(c, name)
+    audit.add(c, entry, now)
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Admin:
+    store: Store
+    vault: Vault
+    settings: Settings
+    now: Micros
+
+    def new_id(self, prefix: str) -> str:
+        return new_id(prefix, self.now, system_entropy(ENTROPY_BYTES))
+
+    def audit(self, action: str, resource: str, tenant: str) -> NewAudit:
+        return NewAudit(
+            audit_id=self.new_id("au"),
+            identity=f"local:{getpass.getuser()}",
+            tenant_id=tenant,
+            address="local",
+            action=action,
+            resource=resource,
+            outcome="allowed",
+            trace_id="",
+        )
+
+
+def _run(config: Path, work: Callable[[_Admin], Awaitable[T]]) -> T:
+    credentials_beside(config)
+
+    async def inside(admin: _Admin) -> T:
+        return await work(admin)
+
+    with open_admin(config) as (store, vault, settings):
+        return asyncio.run(inside(_Admin(store, vault, settings, SystemClock().now())))
