@@ -226,18 +226,19 @@ def test_a_fetch_that_nobody_looks_at_is_stopped_and_resumed_by_the_next_look(
 
 
 def test_what_nobody_needs_is_pruned(origin: Origin, a_shelf: Callable[..., Shelf], tmp_path: Path) -> None:
-    bodies = [os.urandom(1000) for _ in range(3)]
+    bodies = [os.urandom(1000) for _ in range(4)]
     gate = threading.Event()
     for n, body in enumerate(bodies):
         origin.pages[f"/{n}"] = a_file(body)
     origin.pages["/held"] = held(BODY, 10, gate)
     shelf = a_shelf(spare_s=0.0)
-    by256, by512, needless = (
+    by256, by512, needless, by_name = (
         settled(shelf, source).path
         for source in (
             ImageSource(origin.url("/0"), sha256(bodies[0])),
             ImageSource(origin.url("/1"), None, sha512(bodies[1])),
             ImageSource(origin.url("/2"), sha256(bodies[2])),
+            ImageSource(origin.url("/3"), sha256(bodies[3])),
         )
     )
     under_way = ImageSource(origin.url("/held"), sha256(BODY))
@@ -246,8 +247,10 @@ def test_what_nobody_needs_is_pruned(origin: Origin, a_shelf: Callable[..., Shel
     stale.write_bytes(b"x")
     foreign = tmp_path / "images" / "README"
     foreign.write_bytes(b"x")
-    shelf.prune({sha256(bodies[0]), sha256(bodies[1])})
-    assert [path.exists() for path in (by256, by512, needless, stale, foreign)] == [True, True, False, False, True]
+    shelf.prune({sha256(bodies[0]), sha256(bodies[1]), by_name.name})
+    assert [path.exists() for path in (by256, by512, by_name, foreign)] == [True] * 4
+    assert not needless.exists()
+    assert not stale.exists()
     gate.set()
     assert settled(shelf, under_way).size == len(BODY)
     assert isinstance(shelf.look(ImageSource(origin.url("/2"), sha256(bodies[2]))), Fetching)

@@ -71,7 +71,7 @@ class Shelf:
         self, folder: Path, policy: Callable[[], FetchPolicy], *, idle_s: float = 900.0, spare_s: float = 900.0
     ) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._folder = folder
+        self.folder = folder
         self._policy = policy
         self._idle_s = idle_s
         self._spare_s = spare_s
@@ -111,13 +111,13 @@ class Shelf:
             return Fetching(flight.done, flight.total)
 
     def prune(self, keep: set[str]) -> None:
-        """Delete what nobody needs: neither its sha256 nor its sha512 is in `keep`, and it is not under way or just looked at."""
+        """Delete what nobody needs: it is not under way or just looked at, and neither a checksum nor the file's name is in `keep`."""
         now = time.monotonic()
         with self._lock:
             for key in list(self._flights):
                 self._land(key)
             for path, key in self._files():
-                known = {part.partition("-")[2] for part in key.split(".")}
+                known = {f"{key}.iso", *(part.partition("-")[2] for part in key.split("."))}
                 if key in self._ready:
                     known.add(self._ready[key][0].sha256)
                 looked_at = self._looked_at.get(key)
@@ -164,7 +164,7 @@ class Shelf:
         return None
 
     def _files(self) -> Iterator[tuple[Path, str]]:
-        for path in sorted(self._folder.iterdir()):
+        for path in sorted(self.folder.iterdir()):
             found = _NAME.match(path.name)
             if found is not None and path.is_file():
                 yield path, found[1]
@@ -175,7 +175,7 @@ class Shelf:
         def cancelled() -> bool:
             return self._closing.is_set() or time.monotonic() - flight.looked_at > self._idle_s
 
-        path = self._folder / f"{key}.iso"
+        path = self.folder / f"{key}.iso"
         found = hash_file(path, source.checksums, flight.progress, cancelled)
         if found is None:
             path.unlink(missing_ok=True)
