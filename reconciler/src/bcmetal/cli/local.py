@@ -198,7 +198,7 @@ Examples:
 @config_option
 @on_this_host
 def credential_set(name: str, file: Path | None, config: Path | None) -> None:
-    """Seal the secret NAME under the vault's key. A running daemon uses it at its next login."""
+    """Seal the secret NAME under the vault's key. A running daemon takes it when it is reloaded."""
     from bcmetal.cli.passwords import take_secret
     from bcmetal.client import ClientFault
     from bcmetal.install.local import set_credential
@@ -212,7 +212,7 @@ def credential_set(name: str, file: Path | None, config: Path | None) -> None:
     if not set_credential(path, name, secret):
         click.echo(f"sealed; but {path} has no credential with `sealed:{name}` yet", err=True)
         return
-    click.echo(f"sealed {name}")
+    click.echo(f"sealed {name}; a running daemon takes it with `systemctl reload bcmetald`")
 
 
 @click.command(

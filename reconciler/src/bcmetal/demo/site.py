@@ -118,6 +118,7 @@ tls_cert = {quoted(folder / "api.crt")}
 tls_key = {quoted(f"file:{folder / 'credentials' / 'tls-key'}")}
 vault_key = {quoted(f"file:{folder / 'credentials' / 'vault-key'}")}
 image_folder = {quoted(folder / "images")}
+images_from = ["127.0.0.0/8"]
 
 [sites.demo]
 owner = "{TENANT}"
@@ -158,10 +159,6 @@ agent = "none"
 commission = "unerased"
 release = "unerased"
 sign_of_life = "none"
-
-[[identities]]
-name = "key:{ADMIN}"
-tenant = "{TENANT}"
 
 [[grants]]
 to = "key:{ADMIN}"

@@ -100,10 +100,6 @@ trust_bmc_erase = false                # true: an erase that only the BMC vouche
 # rescue_iso = "rescue"                # an [images] entry
 sign_of_life = "none"
 
-[[identities]]
-name = "key:admin"
-tenant = {quoted(answers.owner)}
-
 [[grants]]
 to = "key:admin"
 role = "admin"                         # reader, operator, admin, or single actions

@@ -65,7 +65,7 @@ def create_key(config: Path, name: str, tenant: str, lifetime_s: float | None) -
 
 
 def _insert_key(c: Connection, new: NewKey, tenant: str, now: Micros, expires: Micros | None, entry: NewAudit) -> None:
-    if any(row.identity == new.identity and row.usable(now) for row in keys.list_all(c)):
+    if any(row.identity == new.identity and row.is_live(now) for row in keys.list(c)):
         raise InvalidInput(
             [Fault("name", f"{new.identity} has a key already: revoke it first, or choose another name")]
         )
@@ -74,9 +74,9 @@ def _insert_key(c: Connection, new: NewKey, tenant: str, now: Micros, expires: M
     audit.add(c, entry, now)
 
 
-def list_keys(config: Path) -> list[keys.KeyRow]:
-    async def work(admin: _Admin) -> list[keys.KeyRow]:
-        return await admin.store.read(keys.list_all)
+def list_keys(config: Path) -> tuple[keys.KeyRow, ...]:
+    async def work(admin: _Admin) -> tuple[keys.KeyRow, ...]:
+        return await admin.store.read(keys.list)
 
     return _run(config, work)
 
@@ -85,23 +85,22 @@ def revoke_key(config: Path, name: str) -> int:
     """By its id, or all of an identity's name; how many were live."""
 
     async def work(admin: _Admin) -> int:
-        wanted = [
-            row
-            for row in await admin.store.read(keys.list_all)
-            if row.revoked_at is None and name in (row.key_id, row.identity, row.identity.removeprefix("key:"))
-        ]
-        for row in wanted:
-            await admin.store.write(
-                _revoke, row.key_id, admin.now, admin.audit("key.revoke", row.identity, row.tenant_id)
-            )
-        return len(wanted)
+        known = await admin.store.read(keys.list)
+        wanted = next(
+            (row for row in known if name in (row.key_id, row.identity, row.identity.removeprefix("key:"))), None
+        )
+        if wanted is None:
+            return 0
+        key = wanted.key_id if name == wanted.key_id else wanted.identity
+        return await admin.store.write(_revoke, key, admin.now, admin.audit("key.revoke", key, wanted.tenant_id))
 
     return _run(config, work)
 
 
-def _revoke(c: Connection, key_id: str, now: Micros, entry: NewAudit) -> None:
-    keys.revoke(c, key_id, now)
+def _revoke(c: Connection, key: str, now: Micros, entry: NewAudit) -> int:
+    ended = keys.revoke(c, key, now)
     audit.add(c, entry, now)
+    return ended
 
 
 def set_credential(config: Path, name: str, secret: SecretStr) -> bool:
@@ -109,7 +108,7 @@ def set_credential(config: Path, name: str, secret: SecretStr) -> bool:
 
     async def work(admin: _Admin) -> bool:
         row = admin.vault.seal(CREDENTIAL, CREDENTIAL, name, "password", secret)
-        await admin.store.write(_put, row, admin.now, admin.audit("credential.set", name, ""))
+        await admin.store.write(_put, row, admin.now, admin.audit("credential.set", name, admin.owner))
         return name in sealed_names(admin.settings)
 
     return _run(config, work)
@@ -123,9 +122,7 @@ def _put(c: Connection, row: Sealed, now: Micros, entry: NewAudit) -> None:
 def sealed_names(settings: Settings) -> frozenset[str]:
     """What the configuration names `sealed:NAME`."""
     return frozenset(
-        str(c.password).removeprefix("sealed:")
-        for c in settings.credentials.values()
-        if str(c.password).startswith("sealed:")
+        c.password.removeprefix("sealed:") for c in settings.credentials.values() if c.password.startswith("sealed:")
     )
 
 
@@ -143,7 +140,7 @@ def remove_credential(config: Path, name: str) -> bool:
     """Whether there was one."""
 
     async def work(admin: _Admin) -> bool:
-        return await admin.store.write(_drop, name, admin.now, admin.audit("credential.remove", name, ""))
+        return await admin.store.write(_drop, name, admin.now, admin.audit("credential.remove", name, admin.owner))
 
     return _run(config, work)
 
@@ -162,6 +159,11 @@ class _Admin:
     vault: Vault
     settings: Settings
     now: Micros
+
+    @property
+    def owner(self) -> str:
+        """Whose the site is."""
+        return next(iter(self.settings.sites.values())).owner
 
     def new_id(self, prefix: str) -> str:
         return new_id(prefix, self.now, system_entropy(ENTROPY_BYTES))
