@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from bcmetal_drivers.capabilities import BmcAddress
 from sqlalchemy import Connection
 
 from bcmetal.decisions import Micros, NodeFacts
 from bcmetal.states import Disks, SideVerb, System, Verb
+from bcmetal_drivers.capabilities import BmcAddress
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -160,6 +160,7 @@ class NewOperation:
     first_step: str | None = None
     budget_us: int = 0
     sealed: Sequence[Sealed] = ()
+    steps: Sequence[str] = ()  # the workflow's step names, for the view
 
 
 @dataclass(frozen=True, slots=True)

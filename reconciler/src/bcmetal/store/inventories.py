@@ -1,0 +1,101 @@
+"""What a machine is made of, each time it was found different."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import Connection, Row, bindparam, insert, select
+
+from bcmetal.decisions import Micros
+from bcmetal.store import jsontext
+from bcmetal.store.tables import inventories
+from bcmetal.store.values import Json, StoreInventory
+
+
+@dataclass(frozen=True, slots=True)
+class InventoryRow:
+    inventory_id: str
+    source: str
+    taken_at: Micros
+    digest: str
+    sections: Json
+    doc: Json
+
+
+_ADD: Final = insert(inventories)
+_LATEST: Final = (
+    select(inventories)
+    .where(inventories.c.node_id == bindparam("node_id"), inventories.c.source == bindparam("source"))
+    .order_by(inventories.c.taken_at.desc(), inventories.c.inventory_id.desc())
+    .limit(1)
+)
+_SINCE: Final = (
+    select(inventories)
+    .where(inventories.c.node_id == bindparam("node_id"), inventories.c.taken_at >= bindparam("since"))
+    .order_by(inventories.c.taken_at.desc(), inventories.c.inventory_id.desc())
+    .limit(bindparam("limit"))
+)
+
+
+def add(c: Connection, node_id: str, fact: StoreInventory, now: Micros) -> bool | None:
+    """False: as before, and not kept. None: the first one. True: it differs from the last."""
+    before = c.execute(_LATEST, {"node_id": node_id, "source": fact.source}).one_or_none()
+    if before is not None and before.digest == fact.digest:
+        return False
+    c.execute(
+        _ADD,
+        {
+            "inventory_id": fact.inventory_id,
+            "node_id": node_id,
+            "source": fact.source,
+            "taken_at": now,
+            "digest": fact.digest,
+            "sections": jsontext.dump(dict(fact.sections)),
+            "doc": jsontext.dump(dict(fact.doc)),
+        },
+    )
+    return None if before is None else True
+
+
+def latest(c: Connection, node_id: str, source: str = "bmc") -> InventoryRow | None:
+    row = c.execute(_LATEST, {"node_id": node_id, "source": source}).one_or_none()
+    return None if row is None else _row(row)
+
+
+def since(c: Connection, node_id: str, since_at: Micros, limit: int = 50) -> list[InventoryRow]:
+    """Newest first, of all sources."""
+    return [_row(row) for row in c.execute(_SINCE, {"node_id": node_id, "since": since_at, "limit": limit})]
+
+
+def summary(doc: Mapping[str, Any]) -> dict[str, Any]:
+    """What the view shows: counts and sums, and the machine's own name for itself."""
+    identity = doc.get("identity") or {}
+    drives = doc.get("drives") or ()
+    cpus = doc.get("cpus") or ()
+    return {
+        "manufacturer": identity.get("manufacturer"),
+        "model": identity.get("model"),
+        "cpus": len(cpus),
+        "cpuModel": next((cpu.get("model") for cpu in cpus if cpu.get("model")), None),
+        "memoryBytes": doc.get("memory_bytes"),
+        "drives": len(drives),
+        "diskBytes": sum(drive.get("capacity_bytes") or 0 for drive in drives),
+        "nics": len(doc.get("nics") or ()),
+        "gpus": len(doc.get("gpus") or ()),
+        "tpm": bool(doc.get("tpm")),
+        "bootMode": doc.get("boot_mode"),
+        "secureBoot": doc.get("secure_boot"),
+    }
+
+
+def _row(row: Row[Any]) -> InventoryRow:
+    return InventoryRow(
+        inventory_id=row.inventory_id,
+        source=row.source,
+        taken_at=Micros(row.taken_at),
+        digest=row.digest,
+        sections=jsontext.load(row.sections),
+        doc=jsontext.load(row.doc),
+    )

@@ -1,0 +1,48 @@
+"""What the sweep reads and writes: which machines are due for a look, and what was seen of one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from sqlalchemy import Connection, bindparam, or_, select
+
+from bcmetal.decisions import Micros
+from bcmetal.store import nodes as node_rows
+from bcmetal.store.tables import bmcs, conditions, nodes, sightings
+from bcmetal.store.time import db_now
+from bcmetal.store.values import Fact
+
+_rejecting = (
+    select(conditions.c.node_id)
+    .where(conditions.c.node_id == nodes.c.node_id, conditions.c.type == "credentials", conditions.c.status == "error")
+    .exists()
+)
+_DUE: Final = (
+    select(nodes.c.node_id)
+    .select_from(
+        nodes.join(bmcs, bmcs.c.bmc_id == nodes.c.bmc_id).outerjoin(sightings, sightings.c.node_id == nodes.c.node_id)
+    )
+    .where(
+        or_(sightings.c.swept_at.is_(None), sightings.c.swept_at < bindparam("before")),
+        ~nodes.c.quiet,
+        nodes.c.state != "retired",
+        bmcs.c.proven_at.is_not(None),
+        or_(nodes.c.claim_owner.is_(None), nodes.c.claim_until < db_now()),
+        or_(bmcs.c.breaker_until_at.is_(None), bmcs.c.breaker_until_at <= bindparam("now")),
+        ~_rejecting,
+    )
+    .order_by(sightings.c.swept_at, nodes.c.node_id)
+)
+
+
+def due(c: Connection, before: Micros, now: Micros) -> list[str]:
+    """Nodes not seen since `before`, the longest unseen first. Left out: claimed, quiet and retired ones; BMCs that are away, that
+    never proved themselves, or that reject our password."""
+    return list(c.execute(_DUE, {"before": before, "now": now}).scalars())
+
+
+def swept(c: Connection, node_id: str, facts: Sequence[Fact], now: Micros) -> None:
+    """Facts of a look without a claim: sightings, conditions and the breaker. A node that went meanwhile is none."""
+    if node_rows.owner(c, node_id) is not None:
+        node_rows.apply(c, node_id, facts, now)

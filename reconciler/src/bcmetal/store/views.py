@@ -1,0 +1,277 @@
+"""The node's metal view as ready JSON, rewritten in each transaction that changes what it shows.
+
+What moves too often to be stored is put in when it is read: power and health from the sightings, and the operation's budget. The API
+adds `allowedVerbs`. The view holds no secret: it is made of columns that hold none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from sqlalchemy import Connection, Row, bindparam, select, update
+
+from bcmetal.decisions import SECOND, Micros, NodeFacts
+from bcmetal.errors import hint_for
+from bcmetal.store import conditions, identifiers, jsontext, rows
+from bcmetal.store.tables import bmcs, node_views, nodes, operations, sealed, sightings
+from bcmetal.store.upsert import insert
+from bcmetal.store.values import Identifier, Json
+
+_put = insert(node_views)
+_PUT: Final = _put.on_conflict_do_update(
+    index_elements=[node_views.c.node_id],
+    set_={name: _put.excluded[name] for name in ("doc", "serial", "held_by_other")},
+)
+_OPERATION: Final = select(operations).where(operations.c.operation_id == bindparam("operation_id"))
+_SLOTS: Final = select(sealed.c.slot).where(sealed.c.owner_kind == "bmc", sealed.c.owner_id == bindparam("bmc_id"))
+_ATTENTION: Final = (
+    update(nodes).where(nodes.c.node_id == bindparam("a_node_id")).values(needs_attention=bindparam("a_needs"))
+)
+_running = operations.alias("running")
+_READ: Final = (
+    select(
+        node_views.c.doc,
+        node_views.c.serial,
+        node_views.c.held_by_other,
+        nodes,
+        bmcs.c.scheme.label("bmc_scheme"),
+        sightings.c.power,
+        sightings.c.power_at,
+        sightings.c.boot_mode,
+        sightings.c.health,
+        sightings.c.swept_at,
+        sightings.c.certificate_fp,
+        sightings.c.clock_skew_ms,
+        _running.c.budget_us,
+        _running.c.budget_used_us,
+        _running.c.counted_at,
+    )
+    .select_from(
+        nodes.join(node_views, node_views.c.node_id == nodes.c.node_id)
+        .outerjoin(bmcs, bmcs.c.bmc_id == nodes.c.bmc_id)
+        .outerjoin(sightings, sightings.c.node_id == nodes.c.node_id)
+        .outerjoin(_running, _running.c.operation_id == nodes.c.operation_id)
+    )
+    .where(nodes.c.node_id.in_(bindparam("node_ids", expanding=True)))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ViewRow:
+    """`doc` is the whole view but `allowedVerbs`, which is to be decided from `facts`."""
+
+    doc: dict[str, Any]
+    facts: NodeFacts
+    generation: int
+    tenant_id: str
+    pool_id: str
+    sighting: Json | None
+    budget_us: int | None  # of the running workflow
+    budget_used_us: int | None
+    counted_at: Micros | None
+
+
+def stamp(at: int | None) -> str | None:
+    """RFC 3339, UTC, milliseconds."""
+    if at is None:
+        return None
+    whole = datetime.fromtimestamp(at // SECOND, UTC)
+    return f"{whole:%Y-%m-%dT%H:%M:%S}.{at % SECOND // 1000:03d}Z"
+
+
+def read(c: Connection, node_ids: Sequence[str]) -> list[ViewRow]:
+    """The views in the order that was asked; ids that name no node are left out."""
+    if not node_ids:
+        return []
+    found = {row.node_id: row for row in c.execute(_READ, {"node_ids": list(node_ids)})}
+    return [_view(found[node_id]) for node_id in node_ids if node_id in found]
+
+
+def _view(row: Row[Any]) -> ViewRow:
+    doc = jsontext.load(row.doc)
+    sighting = None
+    if row.swept_at is not None:
+        sighting = {
+            "power": row.power,
+            "power_at": row.power_at,
+            "boot_mode": row.boot_mode,
+            "health": row.health,
+            "swept_at": row.swept_at,
+            "certificate_fp": row.certificate_fp,
+            "clock_skew_ms": row.clock_skew_ms,
+        }
+        doc["power"]["observed"] = row.power
+        doc["power"]["observedAt"] = stamp(row.power_at)
+        if doc["hardware"] is not None:
+            doc["hardware"]["health"] = row.health
+    if doc["operation"] is not None and row.budget_us is not None:
+        doc["operation"]["budgetLeftS"] = max(0, row.budget_us - row.budget_used_us) // SECOND
+    return ViewRow(
+        doc=doc,
+        facts=rows.facts_from(row, row.serial, row.bmc_scheme, row.held_by_other),
+        generation=row.generation,
+        tenant_id=row.tenant_id,
+        pool_id=row.pool_id,
+        sighting=sighting,
+        budget_us=row.budget_us,
+        budget_used_us=row.budget_used_us,
+        counted_at=row.counted_at,
+    )
+
+
+def rewrite(c: Connection, node_id: str, now: Micros) -> None:
+    """Store the view of a node as its rows are now, and with it `needsAttention`. A node that is gone has none."""
+    row = c.execute(rows.NODE, {"node_id": node_id}).one_or_none()
+    if row is None:
+        return
+    found = conditions.of_node(c, node_id)
+    attention = conditions.needs_attention(row.state, found, row.maintenance, row.maintenance_until, now)
+    if attention != row.needs_attention:
+        c.execute(_ATTENTION, {"a_node_id": node_id, "a_needs": attention})
+    named = identifiers.of_node(c, node_id)
+    doc = {
+        "nodeId": row.node_id,
+        "name": row.name,
+        "poolId": row.pool_id,
+        "tenantId": row.tenant_id,
+        "siteId": row.site_id,
+        "state": row.state,
+        "generation": row.generation,
+        "bmc": _bmc(c, row),
+        "power": {"observed": None, "desired": row.desired_power, "observedAt": None},
+        "identity": _identity(named),
+        "hardware": jsontext.load_or_none(row.hardware),
+        "disks": row.disks,
+        "system": row.system,
+        "notErased": row.not_erased,
+        "profile": row.profile,
+        "location": {"room": row.location_room, "rack": row.location_rack, "unit": row.location_unit},
+        "assetTag": row.asset_tag,
+        "bootMac": row.boot_mac,
+        "rootDevice": jsontext.load_or_none(row.root_device),
+        "labels": jsontext.load(row.labels),
+        "conditions": [
+            {
+                "type": one.type,
+                "status": one.status,
+                "severity": one.severity,
+                "reason": one.reason,
+                "message": one.message,
+                "since": stamp(one.since_at),
+            }
+            for one in found
+        ],
+        "needsAttention": attention,
+        "maintenance": {
+            "on": row.maintenance,
+            "quiet": row.quiet,
+            "reason": row.maintenance_reason,
+            "until": stamp(row.maintenance_until),
+        },
+        "protected": {
+            "on": row.protected,
+            "reason": row.protected_reason,
+            "until": stamp(row.protected_until),
+        },
+        "fenced": row.fenced_reason,
+        "operation": _operation(c, row),
+        "lastError": last_error(jsontext.load_or_none(row.last_error), row.name),
+        "agent": {"joined": False, "certificateExpiresAt": None, "lastSeenAt": None, "trust": None},
+        "createdAt": stamp(row.created_at),
+        "updatedAt": stamp(row.updated_at),
+    }
+    c.execute(
+        _PUT,
+        {
+            "node_id": node_id,
+            "doc": jsontext.dump(doc),
+            "serial": identifiers.serial_of(named),
+            "held_by_other": bool(row.held_by_other),
+        },
+    )
+
+
+def _bmc(c: Connection, row: Row[Any]) -> dict[str, Any] | None:
+    if row.b_bmc_id is None:
+        return None
+    slots = set(c.execute(_SLOTS, {"bmc_id": row.b_bmc_id}).scalars())
+    return {
+        "address": address(row.b_scheme, row.b_host, row.b_port, row.system_path),
+        "driver": row.b_family or None,
+        "network": row.b_network,
+        "maker": row.b_maker,
+        "model": row.b_model,
+        "firmware": row.b_firmware,
+        "credentialRef": row.b_cred_ref,
+        "credentialsSet": row.b_cred_ref is not None or "current" in slots,
+        "credentialsVerifiedAt": stamp(row.b_cred_verified_at),
+        "pending": "candidate" in slots,
+        "tls": {
+            "verify": row.b_trust_kind,
+            "fingerprint": row.b_trust_value if row.b_trust_kind == "fingerprint" else None,
+        },
+        "learned": jsontext.load(row.b_learned),
+        "unreachableSince": stamp(row.b_breaker_since_at),
+    }
+
+
+def address(scheme: str, host: str, port: int, system_path: str | None) -> str:
+    """As an admin would type it."""
+    name = f"[{host}]" if ":" in host else host
+    where = f"{name}:{port}" if port else name
+    if not scheme:
+        return where
+    return f"{scheme}://{where}{system_path or ''}"
+
+
+def _identity(found: tuple[Identifier, ...]) -> dict[str, Any]:
+    def first(kind: str) -> str | None:
+        return next((one.value_norm for one in found if one.kind == kind and one.usable), None)
+
+    return {
+        "productUuid": first("uuid"),
+        "serial": identifiers.serial_of(found),
+        "sku": next((one.raw for one in found if one.kind == "sku" and one.usable), None),
+        "macs": sorted({one.value_norm for one in found if one.kind == "mac" and one.usable}),
+    }
+
+
+def _operation(c: Connection, row: Row[Any]) -> dict[str, Any] | None:
+    if row.operation_id is None:
+        return None
+    one = c.execute(_OPERATION, {"operation_id": row.operation_id}).one_or_none()
+    if one is None:
+        return None
+    return {
+        "id": one.operation_id,
+        "verb": one.verb,
+        "step": one.step,
+        "stepNumber": one.step_number,
+        "steps": one.steps,
+        "cleaning": one.cleaning,
+        "aborting": one.abort_at is not None,
+        "progress": one.progress,
+        "waitingFor": one.waiting_for,
+        "since": stamp(one.waiting_since_at or one.started_at or one.created_at),
+        "startedAt": stamp(one.started_at),
+        "attempts": one.step_attempt,
+        "nextTryAt": stamp(one.wake_at),
+        "touched": one.touched,
+        "error": last_error(jsontext.load_or_none(one.error), row.name),
+    }
+
+
+def last_error(error: Mapping[str, Any] | None, node_name: str) -> dict[str, Any] | None:
+    """As the API shows it: with the hint that helps."""
+    if error is None:
+        return None
+    return {
+        "code": error["code"],
+        "message": error["message"],
+        "step": error.get("step"),
+        "at": stamp(error.get("at")),
+        "hint": hint_for(str(error["code"]), node_name),
+    }
