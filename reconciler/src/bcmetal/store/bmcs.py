@@ -61,6 +61,11 @@ _TAKEN: Final = select(
 _INSERT: Final = insert(bmcs)
 _BY_ID: Final = select(bmcs).where(bmcs.c.bmc_id == bindparam("bmc_id"))
 _NODES: Final = select(nodes.c.node_id).where(nodes.c.bmc_id == bindparam("bmc_id")).order_by(nodes.c.node_id)
+_OTHERS: Final = select(
+    exists().where(
+        nodes.c.bmc_id == bindparam("bmc_id"), nodes.c.node_id != bindparam("node_id"), nodes.c.state != "retired"
+    )
+)
 _BMC_OF: Final = select(nodes.c.bmc_id).where(nodes.c.node_id == bindparam("node_id"))
 _FREE: Final = (
     update(bmcs).where(bmcs.c.bmc_id == bindparam("a_bmc_id"), ~_LIVE).values(exclusive=False, proven_at=None)
@@ -135,6 +140,10 @@ def of_node(c: Connection, node_id: str) -> str | None:
 
 def nodes_behind(c: Connection, bmc_id: str) -> list[str]:
     return list(c.execute(_NODES, {"bmc_id": bmc_id}).scalars())
+
+
+def has_other_live_node(c: Connection, bmc_id: str, node_id: str) -> bool:
+    return bool(c.execute(_OTHERS, {"bmc_id": bmc_id, "node_id": node_id}).scalar_one())
 
 
 def change(c: Connection, bmc_id: str, fact: SetBmc) -> None:

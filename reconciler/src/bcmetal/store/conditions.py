@@ -54,7 +54,7 @@ _WRONG: Final = (
 )
 
 
-def put(c: Connection, node_id: str, fact: SetCondition, now: Micros) -> bool:
+def set(c: Connection, node_id: str, fact: SetCondition, now: Micros) -> bool:
     """Whether it changed: another status or another reason. A condition that only repeats itself keeps its `since_at`."""
     if fact.status == "ok":
         return bool(c.execute(_CLEAR, {"a_node_id": node_id, "a_type": fact.type}).rowcount)
@@ -70,7 +70,7 @@ def put(c: Connection, node_id: str, fact: SetCondition, now: Micros) -> bool:
     return bool(c.execute(_PUT, row).rowcount)
 
 
-def of_node(c: Connection, node_id: str) -> tuple[ConditionRow, ...]:
+def list(c: Connection, node_id: str) -> tuple[ConditionRow, ...]:
     return tuple(
         ConditionRow(row.type, row.status, row.severity, row.reason, row.message, Micros(row.since_at))
         for row in c.execute(_OF_NODE, {"node_id": node_id})
@@ -88,6 +88,6 @@ def needs_attention(
     return maintenance and maintenance_until is not None and maintenance_until < now
 
 
-def wrongly_marked(c: Connection, now: Micros) -> list[str]:
+def wrongly_marked(c: Connection, now: Micros) -> tuple[str, ...]:
     """Nodes whose `needsAttention` is no longer what time has made of it."""
-    return list(c.execute(_WRONG, {"now": now, "error_before": now - ATTENTION_AFTER_US}).scalars())
+    return tuple(c.execute(_WRONG, {"now": now, "error_before": now - ATTENTION_AFTER_US}).scalars())

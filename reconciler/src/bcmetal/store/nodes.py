@@ -26,6 +26,8 @@ from bcmetal.store import (
     sightings,
     views,
 )
+from bcmetal.store.node_list import NodeFilter as NodeFilter
+from bcmetal.store.node_list import list_page as list_page
 from bcmetal.store.tables import baselines as baselines_table
 from bcmetal.store.tables import conditions as conditions_table
 from bcmetal.store.tables import media as media_table
@@ -314,7 +316,7 @@ def _apply_erasure(c: Connection, node_id: str, owned: Owner, fact: AddErasureRe
 
 
 def _apply_condition(c: Connection, node_id: str, owned: Owner, fact: SetCondition, now: Micros) -> bool:
-    if not conditions.put(c, node_id, fact, now):
+    if not conditions.set(c, node_id, fact, now):
         return False
     data = {"type": fact.type, "status": fact.status, "reason": fact.reason, "message": fact.message}
     _found(c, node_id, owned, "metal.condition.changed", data, now)
@@ -337,7 +339,8 @@ def _apply_put(c: Connection, node_id: str, owned: Owner, fact: PutSealed, now: 
 
 
 def _apply_drop(c: Connection, node_id: str, owned: Owner, fact: DropSealed, now: Micros) -> bool:
-    sealed.drop(c, fact.owner_id)
+    if fact.owner_id != owned.bmc_id or not bmcs.has_other_live_node(c, fact.owner_id, node_id):
+        sealed.drop(c, fact.owner_id)
     return True
 
 
@@ -389,7 +392,7 @@ def expire_protection(c: Connection, now: Micros) -> list[str]:
     return found
 
 
-def recompute_attention(c: Connection, now: Micros) -> list[str]:
+def recompute_attention(c: Connection, now: Micros) -> tuple[str, ...]:
     """`needsAttention` of the nodes for which time changed it."""
     found = conditions.wrongly_marked(c, now)
     for node_id in found:

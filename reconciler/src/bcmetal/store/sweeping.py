@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from sqlalchemy import Connection, bindparam, or_, select
+from sqlalchemy import Connection, bindparam, or_, select, update
 
 from bcmetal.decisions import Micros
 from bcmetal.store import nodes as node_rows
-from bcmetal.store.tables import bmcs, conditions, nodes, sightings
+from bcmetal.store import sightings
+from bcmetal.store.tables import bmcs, conditions, nodes
+from bcmetal.store.tables import sightings as sightings_table
 from bcmetal.store.time import db_now
-from bcmetal.store.values import Fact
+from bcmetal.store.values import Fact, SetSighting
 
 _rejecting = (
     select(conditions.c.node_id)
@@ -21,28 +23,42 @@ _rejecting = (
 _DUE: Final = (
     select(nodes.c.node_id)
     .select_from(
-        nodes.join(bmcs, bmcs.c.bmc_id == nodes.c.bmc_id).outerjoin(sightings, sightings.c.node_id == nodes.c.node_id)
+        nodes.join(bmcs, bmcs.c.bmc_id == nodes.c.bmc_id).outerjoin(
+            sightings_table, sightings_table.c.node_id == nodes.c.node_id
+        )
     )
     .where(
-        or_(sightings.c.swept_at.is_(None), sightings.c.swept_at < bindparam("before")),
+        or_(sightings_table.c.swept_at.is_(None), sightings_table.c.swept_at < bindparam("before")),
         ~nodes.c.quiet,
         nodes.c.state != "retired",
-        bmcs.c.proven_at.is_not(None),
+        bmcs.c.scheme != "",
         or_(nodes.c.claim_owner.is_(None), nodes.c.claim_until < db_now()),
         or_(bmcs.c.breaker_until_at.is_(None), bmcs.c.breaker_until_at <= bindparam("now")),
         ~_rejecting,
     )
-    .order_by(sightings.c.swept_at, nodes.c.node_id)
+    .order_by(sightings_table.c.swept_at, nodes.c.node_id)
+)
+
+_HOLD: Final = (
+    update(nodes)
+    .where(
+        nodes.c.node_id == bindparam("a_node_id"),
+        or_(nodes.c.claim_owner.is_(None), nodes.c.claim_until < db_now()),
+    )
+    .values(node_id=nodes.c.node_id)  # no change: the row's lock is what is wanted
 )
 
 
 def due(c: Connection, before: Micros, now: Micros) -> list[str]:
     """Nodes not seen since `before`, the longest unseen first. Left out: claimed, quiet and retired ones; BMCs that are away, that
-    never proved themselves, or that reject our password."""
+    were never reached, or that reject our password."""
     return list(c.execute(_DUE, {"before": before, "now": now}).scalars())
 
 
-def swept(c: Connection, node_id: str, facts: Sequence[Fact], now: Micros) -> None:
-    """Facts of a look without a claim: sightings, conditions and the breaker. A node that went meanwhile is none."""
-    if node_rows.owner(c, node_id) is not None:
-        node_rows.apply(c, node_id, facts, now)
+def swept(c: Connection, node_id: str, facts: Sequence[Fact], now: Micros) -> bool:
+    """Facts of a look without a claim: sightings, conditions, the breaker. False: the node is claimed or gone, and nothing was written."""
+    if not c.execute(_HOLD, {"a_node_id": node_id}).rowcount:
+        return False
+    sightings.note(c, node_id, SetSighting(), now)
+    node_rows.apply(c, node_id, facts, now)
+    return True

@@ -127,7 +127,7 @@ def rewrite(c: Connection, node_id: str, now: Micros) -> None:
     row = c.execute(rows.NODE, {"node_id": node_id}).one_or_none()
     if row is None:
         return
-    found = conditions.of_node(c, node_id)
+    found = conditions.list(c, node_id)
     attention = conditions.needs_attention(row.state, found, row.maintenance, row.maintenance_until, now)
     if attention != row.needs_attention:
         c.execute(_ATTENTION, {"a_node_id": node_id, "a_needs": attention})
