@@ -20,7 +20,6 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
-    false,
     text,
 )
 
@@ -63,7 +62,7 @@ def _int(name: str, default: int = 0) -> Column[int]:
 
 
 def _flag(name: str) -> Column[bool]:
-    return Column(name, Boolean, nullable=False, server_default=false())
+    return Column(name, Boolean, nullable=False, server_default=text("false"))
 
 
 meta = Table("meta", metadata, _key("name"), _text("value"))
