@@ -1,0 +1,464 @@
+"""The site's configuration: one TOML file, checked whole. Every fault is named at once, by its path in the file, with what to do.
+
+Nothing here is a secret: a password is named by where it lies (`sealed:NAME`, `file:PATH`, `credential:NAME`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import stat
+import tomllib
+from collections.abc import Collection, Mapping
+from enum import StrEnum
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Protocol
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    StringConstraints,
+    ValidationError,
+)
+
+from bcmetal.decisions import PoolMode, PoolPolicy
+from bcmetal.errors import Fault, InvalidInput, VaultError
+from bcmetal.settings_faults import faults_of, references
+
+GIB: Final = 2**30
+BMC_ERASE: Final = "bmc"  # the BMC's own erase of a drive; the other methods are the agent's
+ERASE_METHODS: Final = (BMC_ERASE, "nvme-crypto", "nvme-block", "ata-secure", "overwrite")
+
+
+class Action(StrEnum):
+    """What a grant may allow: `compute:metal:<action>`, and the two groups beside it."""
+
+    READ = "read"
+    ENROLL = "enroll"
+    OPERATE = "operate"
+    POWER = "power"
+    RESCUE = "rescue"
+    ERASE = "erase"
+    ERASE_WAIVER = "erase-waiver"
+    RETIRE = "retire"
+    CREDENTIALS = "credentials"
+    AUDIT = "audit"
+    FREEZE = "freeze"
+
+
+class Role(StrEnum):
+    READER = "reader"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+
+
+A = Action
+ROLES: Final[Mapping[Role, frozenset[Action]]] = {
+    Role.READER: frozenset({A.READ}),
+    Role.OPERATOR: frozenset({A.READ, A.ENROLL, A.OPERATE, A.POWER, A.RESCUE}),
+    Role.ADMIN: frozenset(Action),
+}
+
+
+def _listen(value: str) -> str:
+    host, colon, port = value.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+        raise ValueError("must be HOST:PORT, such as [::]:8443 or 127.0.0.1:8443")
+    try:
+        ip_address(host.strip("[]"))
+    except ValueError:
+        raise ValueError("must be an IP address and a port, such as [::]:8443") from None
+    return value
+
+
+def _secret_place(value: str) -> str:
+    kind, _, rest = value.partition(":")
+    if kind not in ("file", "credential", "sealed") or not rest:
+        raise ValueError("must be file:PATH, credential:NAME or sealed:NAME; a secret itself never stands here")
+    return value
+
+
+def _place(value: str) -> str:
+    if value.startswith("sealed:"):
+        raise ValueError("must be file:PATH or credential:NAME: it is needed before anything can be unsealed")
+    return _secret_place(value)
+
+
+def _trust(value: str) -> str:
+    if value in ("verify", "pin-first", "off") or (value.startswith("ca:") and len(value) > 3):
+        return value
+    raise ValueError("must be verify, ca:FILE, pin-first or off")
+
+
+def _sign(value: str) -> str:
+    port = value.removeprefix("tcp:")
+    if value in ("agent", "bootProgress", "none") or (port != value and port.isdecimal() and 0 < int(port) < 65536):
+        return value
+    raise ValueError("must be agent, bootProgress, tcp:PORT or none")
+
+
+def _cidr(value: str) -> str:
+    try:
+        return str(ip_network(value))
+    except ValueError as error:
+        raise ValueError(f"is no network in CIDR form: {error}") from None
+
+
+_NAME: Final = re.compile(r"(\*\.)?([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
+
+
+def _host(value: str) -> str:
+    if not _NAME.fullmatch(value.lower()):
+        raise ValueError("must be a host name, or *.SUFFIX")
+    return value.lower()
+
+
+def _host_or_cidr(value: str) -> str:
+    try:
+        return str(ip_network(value))
+    except ValueError:
+        return _host(value)
+
+
+def _base_url(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/") or parts.query:
+        raise ValueError("must be http://HOST[:PORT] or https://HOST[:PORT]")
+    return value.rstrip("/")
+
+
+def _image_url(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+        raise ValueError("must be an http or https address without a user name")
+    return value
+
+
+def _pattern(value: str) -> str:
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise ValueError(f"is no regular expression: {error}") from None
+    return value
+
+
+def _methods(value: object) -> object:
+    """`"none"`, or a list of methods of which the BMC's own is one."""
+    if value == "none":
+        return value
+    if not isinstance(value, list | tuple) or not value or not all(one in ERASE_METHODS for one in value):
+        raise ValueError(f'must be "none", or a list of {", ".join(ERASE_METHODS)}')
+    if BMC_ERASE not in value:
+        raise ValueError('this build erases through the BMC only: add "bmc" to the list, or say erase = "none"')
+    return tuple(value)
+
+
+Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
+PoolId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$")]
+TenantId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:-]{1,128}$")]
+IdentityName = Annotated[str, StringConstraints(pattern=r"^(key|cert):[^\s\x00-\x1f\x7f]{1,128}$")]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$", to_lower=True)]
+Sha512 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{128}$", to_lower=True)]
+Erase = Annotated[tuple[str, ...] | str, BeforeValidator(_methods)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False, hide_input_in_errors=True)
+
+
+class _Named(_Table):
+    """A table under a name: `[networks.bmc]` is named `bmc`."""
+
+    _name: str = PrivateAttr("")
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+
+class Daemon(_Table):
+    """`images_from`: host names, `*.suffix` and networks that images may be fetched from. Loopback, link-local and the like only when
+    listed as networks. The hosts of `[images]` are listed by standing there."""
+
+    database: Annotated[str, StringConstraints(pattern=r"^(sqlite:///.|postgresql\+psycopg://).*")] = (
+        "sqlite:////var/lib/bcmetal/db"
+    )
+    api_listen: Annotated[str, AfterValidator(_listen)] = "[::]:8443"
+    media_listen: Annotated[str, AfterValidator(_listen)] = "[::]:8480"
+    tls_cert: Path | None = None
+    tls_key: Annotated[str, AfterValidator(_place)] | None = None
+    client_ca: Path | None = None
+    vault_key: Annotated[str, AfterValidator(_place)] = "credential:vault-key"
+    image_folder: Path = Path("/var/lib/bcmetal/images")
+    image_limit_bytes: int = Field(32 * GIB, ge=1)
+    images_from: tuple[Annotated[str, AfterValidator(_host_or_cidr)], ...] = ()
+    images_ca: Path | None = None
+
+
+class Site(_Named):
+    owner: TenantId
+
+
+class Network(_Named):
+    """Where BMCs are: `cidrs` for addresses, `names` for host names. `plain_http`: Redfish without TLS may be spoken here."""
+
+    cidrs: tuple[Annotated[str, AfterValidator(_cidr)], ...] = ()
+    names: tuple[Annotated[str, AfterValidator(_host)], ...] = ()
+    media_url: Annotated[str, AfterValidator(_base_url)] | None = None
+    agent_url: Annotated[str, AfterValidator(_base_url)] | None = None
+    dhcp: Literal["existing", "proxy", "static"] = "existing"
+    tls: Annotated[str, AfterValidator(_trust)] = "verify"
+    plain_http: bool = False
+
+    def parsed(self) -> tuple[IPv4Network | IPv6Network, ...]:
+        return tuple(ip_network(cidr) for cidr in self.cidrs)
+
+
+class Opener(Protocol):
+    """The vault, as far as a credential needs it."""
+
+    def open(self, sealed: Any, purpose: str, bind: str = "") -> SecretStr: ...
+
+
+class NamedCredential(_Named):
+    """A user and a password that are sent to BMCs of the listed networks, and nowhere else."""
+
+    username: Annotated[str, StringConstraints(min_length=1, max_length=64)]
+    password: Annotated[str, AfterValidator(_secret_place)]
+    networks: Annotated[tuple[Word, ...], Field(min_length=1)]
+    _row: object | None = PrivateAttr(None)
+
+    def password_from(self, vault: Opener) -> SecretStr:
+        """Raises VaultError when it is not there."""
+        if not self.password.startswith("sealed:"):
+            return read_secret(self.password)
+        if self._row is None:
+            wanted = self.password.removeprefix("sealed:")
+            raise VaultError(f"no password {wanted} is sealed: `bcmetal credential set {wanted}`, then reload")
+        return vault.open(self._row, "credential")
+
+
+class Image(_Named):
+    url: Annotated[str, AfterValidator(_image_url)]
+    sha256: Sha256 | None = None
+    sha512: Sha512 | None = None
+    format: Literal["iso"]
+
+
+class Expect(_Table):
+    """The least that the machine must have. `model` is a regular expression for the whole model name."""
+
+    cpus: int | None = Field(None, ge=1)
+    memory_gib: int | None = Field(None, ge=1)
+    drives: int | None = Field(None, ge=0)
+    model: Annotated[str, AfterValidator(_pattern)] | None = None
+
+
+class _Erasing(_Named):
+    erase: Erase
+
+    @property
+    def erases(self) -> bool:
+        return self.erase != "none"
+
+
+class CommissionProfile(_Erasing):
+    boot_mode: Literal["uefi", "legacy"] | None = None
+    secure_boot: bool | None = None
+    expect: Expect = Expect()
+
+
+class ReleaseProfile(_Erasing):
+    """`unerased`: what a drive that cannot be erased means: the release fails, or a waiver may pass over it."""
+
+    unerased: Literal["fail", "waiver"] = "fail"
+    rotate_bmc: Literal[False] = False
+
+
+class Profiles(_Table):
+    commission: dict[Word, CommissionProfile] = {}
+    release: dict[Word, ReleaseProfile] = {}
+
+
+class Pool(_Named):
+    owner: TenantId
+    site: Word
+    commission: Word
+    release: Word
+    agent: Literal["none", "bcd"] = "none"
+    mode: PoolMode = PoolMode.MANAGE
+    erase_on_arrival: bool = False
+    trust_bmc_erase: bool = False
+    rescue_iso: Word | None = None
+    hand_over: Word | None = None
+    sign_of_life: Annotated[str, AfterValidator(_sign)] = "none"
+
+    def policy(self, settings: Settings) -> PoolPolicy:
+        """What `decide` needs to know of this pool."""
+        return PoolPolicy(
+            pool_id=self.name,
+            owner=self.owner,
+            mode=self.mode,
+            erase_on_arrival=self.erase_on_arrival,
+            trust_bmc_erase=self.trust_bmc_erase,
+            has_rescue_iso=self.rescue_iso is not None,
+            agent=self.agent,
+            commission_erases=settings.profiles.commission[self.commission].erases,
+            release_erases=settings.profiles.release[self.release].erases,
+        )
+
+
+class IdentityEntry(_Table):
+    """The tenant of an identity. A certificate's needs one; a key's tenant is stored with the key."""
+
+    name: IdentityName
+    tenant: TenantId
+
+
+class Grant(_Table):
+    to: IdentityName
+    on: Annotated[str, StringConstraints(pattern=r"^(site|compute-pool)/.+$")]
+    role: Role | None = None
+    actions: frozenset[Action] = frozenset()
+
+    @property
+    def allows(self) -> frozenset[Action]:
+        return self.actions | (ROLES[self.role] if self.role is not None else frozenset())
+
+
+class Settings(_Table):
+    daemon: Daemon = Daemon()
+    sites: Annotated[dict[Word, Site], Field(min_length=1)]
+    networks: dict[Word, Network] = {}
+    credentials: dict[Word, NamedCredential] = {}
+    images: dict[Word, Image] = {}
+    profiles: Profiles = Profiles()
+    pools: dict[PoolId, Pool] = {}
+    identities: tuple[IdentityEntry, ...] = ()
+    grants: tuple[Grant, ...] = ()
+
+    def model_post_init(self, context: Any, /) -> None:
+        for tables in (
+            *(self.sites, self.networks, self.credentials, self.images, self.pools),
+            *(self.profiles.commission, self.profiles.release),
+        ):
+            for name, table in tables.items():
+                table._name = name
+
+    def digest(self) -> str:
+        """Daemons of one site must agree on it."""
+        text = json.dumps(self.model_dump(mode="json", exclude={"daemon"}), sort_keys=True, default=sorted)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def pool(self, pool_id: str) -> Pool | None:
+        return self.pools.get(pool_id)
+
+    def network_for(self, host: str) -> Network | None:
+        """The network of a BMC's address: the narrowest CIDR that holds it; for a host name, the one that lists the name."""
+        try:
+            address = ip_address(host)
+        except ValueError:
+            return self._network_named(host.lower().rstrip("."))
+        holding = [
+            (cidr.prefixlen, network)
+            for network in self.networks.values()
+            for cidr in network.parsed()
+            if cidr.version == address.version and address in cidr
+        ]
+        return max(holding, key=lambda pair: pair[0])[1] if holding else None
+
+    def _network_named(self, host: str) -> Network | None:
+        listing = [
+            (len(name), network)
+            for network in self.networks.values()
+            for name in network.names
+            if host == name or (name.startswith("*.") and host.endswith(name[1:]) and len(host) >= len(name))
+        ]
+        return max(listing, key=lambda pair: pair[0])[1] if listing else None
+
+    def image_hosts(self) -> tuple[str, ...]:
+        """What `boot.outbound` allows: the listed hosts and networks, and the hosts of the named images."""
+        named = (urlsplit(image.url).hostname or "" for image in self.images.values())
+        return tuple(dict.fromkeys((*self.daemon.images_from, *named)))
+
+    def tenant_of(self, identity: str) -> str | None:
+        """The tenant that `[[identities]]` gives an identity."""
+        return next((entry.tenant for entry in self.identities if entry.name == identity), None)
+
+    def take_sealed(self, rows: Mapping[str, object]) -> None:
+        """Hand the sealed rows of named credentials in, by the name behind `sealed:`."""
+        for credential in self.credentials.values():
+            if credential.password.startswith("sealed:"):
+                credential._row = rows.get(credential.password.removeprefix("sealed:"))
+
+
+def load(path: Path) -> Settings:
+    """Read and check the file. Raises InvalidInput with every fault."""
+    try:
+        doc = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidInput([Fault(str(path), f"cannot be read: {error.strerror}")]) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput([Fault(str(path), f"is no TOML: {error}")]) from error
+    return check(doc)
+
+
+def check(doc: Mapping[str, Any]) -> Settings:
+    """The settings that a parsed file means. Raises InvalidInput with every fault."""
+    settings: Settings | None = None
+    faults: list[Fault] = []
+    try:
+        settings = Settings.model_validate(doc)
+    except ValidationError as error:
+        faults = faults_of(error, Settings)
+    faults += references(doc)
+    if settings is None or faults:
+        raise InvalidInput(faults)
+    return settings
+
+
+def refused_reload(old: Settings, new: Settings, pools_with_nodes: Collection[str]) -> list[Fault]:
+    """Why a running daemon may not go on with `new`; empty when it may."""
+    faults: list[Fault] = []
+    for pool_id in sorted(pools_with_nodes):
+        before, after = old.pools.get(pool_id), new.pools.get(pool_id)
+        if after is None:
+            faults.append(Fault(f"pools.{pool_id}", "the pool has nodes: remove or retire them before the pool goes"))
+        elif before is not None and (before.owner, before.site) != (after.owner, after.site):
+            faults.append(Fault(f"pools.{pool_id}", "the pool has nodes: its owner and its site stay as they are"))
+    for name in Daemon.model_fields:
+        taken_at_once = name in ("images_from", "image_limit_bytes", "images_ca")
+        if not taken_at_once and getattr(old.daemon, name) != getattr(new.daemon, name):
+            faults.append(Fault(f"daemon.{name}", "changes with a restart only: `systemctl restart bcmetald`"))
+    return faults
+
+
+def secret_path(place: str) -> Path:
+    """The file behind `file:PATH` or `credential:NAME` (systemd's LoadCredential)."""
+    kind, _, rest = place.partition(":")
+    return Path(rest) if kind == "file" else Path(os.environ.get("CREDENTIALS_DIRECTORY", "/run/credentials")) / rest
+
+
+def read_secret(place: str) -> SecretStr:
+    """The first line of the file behind `place`, which nobody else may read. Raises VaultError."""
+    path = secret_path(place)
+    try:
+        with path.open(encoding="utf-8") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            text = file.readline().rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise VaultError(f"the secret at {place} cannot be read") from error
+    if stat.S_ISREG(mode) and mode & 0o077:
+        raise VaultError(f"others can read the secret at {place}: `chmod 600` it first")
+    if not text:
+        raise VaultError(f"the secret at {place} is empty")
+    return SecretStr(text)
