@@ -263,14 +263,21 @@ def test_each_failed_state_can_be_retried_and_does_the_failed_verb_again(state: 
 
 
 @given(nodes, inputs, pools)
-def test_a_retry_never_does_a_verb_whose_failure_the_state_is_not(
+def test_a_retry_never_does_a_verb_that_the_table_would_not_allow_there(
     node: NodeFacts, params: Params, pool: PoolPolicy
 ) -> None:
     answer = decide(node, Verb.RETRY, params, pool, NOW)
     if isinstance(answer, Move):
         assert node.failed_verb is not None
-        assert WORKFLOWS[node.failed_verb].failure is node.state
+        assert node.state in FAILED & WORKFLOWS[node.failed_verb].allowed_from
         assert node.failed_verb not in NOT_IN_THIS_BUILD
+
+
+def test_a_retry_after_a_retire_that_touched_nothing_is_the_retire_again() -> None:
+    node = replace(a_node(State.DEPLOY_FAILED, Disks.HALF), failed_verb=Verb.RETIRE)
+    answer = decide(node, Verb.RETRY, Params(), a_pool(), NOW)
+    assert isinstance(answer, Move)
+    assert (answer.verb, answer.origin) == (Verb.RETIRE, State.DEPLOY_FAILED)
 
 
 @given(nodes, inputs, pools)

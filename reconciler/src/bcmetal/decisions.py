@@ -44,8 +44,8 @@ from bcmetal.states import (
     State,
     System,
     Verb,
-    fails_into,
     failure_of,
+    retryable_in,
     success_of,
 )
 
@@ -238,7 +238,7 @@ def _refused_by_table(node: NodeFacts, verb: Verb | SideVerb, params: Params) ->
             )
         return None
     if verb is Verb.RETRY:
-        if node.failed_verb is None or not fails_into(node.failed_verb, state):
+        if node.failed_verb is None or not retryable_in(node.failed_verb, state):
             return _not_allowed(node, verb, f"the node is {state}: no failed operation is to be done again")
         if node.failed_verb in NOT_IN_THIS_BUILD:
             return _not_in_this_build(node.failed_verb)

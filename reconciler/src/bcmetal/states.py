@@ -209,6 +209,11 @@ def failure_of(row: Row, origin: State) -> State:
 
 
 def fails_into(verb: Verb, state: State) -> bool:
-    """Whether a failure of this verb is what the failed state stands for, so that `retry` means this verb there."""
+    """Whether a failure of this verb leads to this failed state."""
     row = WORKFLOWS.get(verb)
     return state in FAILED and row is not None and state in {failure_of(row, origin) for origin in row.allowed_from}
+
+
+def retryable_in(verb: Verb, state: State) -> bool:
+    """Whether `retry` may do this verb, the last one that failed, again: in its own failed state, or in one that it returned to."""
+    return state in FAILED and verb in WORKFLOWS and (fails_into(verb, state) or state in WORKFLOWS[verb].allowed_from)
