@@ -16,6 +16,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+
 from bcmetal.store.engine import open_store
 
 _TEMPLATE = "bcmetal_template"
@@ -53,7 +54,7 @@ class Cluster:
     def run(self, statement: str) -> None:
         plain = self.url("postgres").replace("postgresql+psycopg://", "postgresql://")
         with psycopg.connect(plain, autocommit=True) as connection:
-            connection.execute(statement)  # type: ignore[call-overload]  # psycopg wants literal strings; these are the tests' own
+            connection.execute(statement)
 
 
 @pytest.fixture(scope="session")

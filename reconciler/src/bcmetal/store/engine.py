@@ -37,6 +37,10 @@ class OpenStore(Store, Protocol):
         """Run something in one transaction, on this thread, before the store serves."""
         ...
 
+    def shut(self) -> None:
+        """`close`, for callers without a loop."""
+        ...
+
 
 def system_micros() -> int:
     return time.time_ns() // 1000

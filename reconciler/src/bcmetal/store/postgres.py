@@ -29,7 +29,7 @@ class PostgresStore:
     def __init__(self, url: URL, *, inline: bool) -> None:
         self.on_commit: Callable[[str], None] | None = None
         self._inline = inline
-        self._read_engine = self._engine(url)
+        self._read_engine = self._engine(url).execution_options(postgresql_readonly=True)
         self._write_engine = self._engine(url)
         self._readers = ThreadPoolExecutor(CONNECTIONS, "store-read")
         self._writers = ThreadPoolExecutor(CONNECTIONS, "store-write")

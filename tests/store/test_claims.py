@@ -1,0 +1,558 @@
+"""Claims: leases with epochs, caps, the slow lane, and what a stale one may do: nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bcmetal.decisions import SECOND, EndStatus, LastError, Micros
+from bcmetal.errors import Stale
+from bcmetal.states import SideVerb, State, Verb
+from bcmetal.store import claims, freezes, nodes, operations, sealed, views
+from bcmetal.store.values import (
+    Claim,
+    Emit,
+    Fact,
+    SetBmc,
+    SetCondition,
+    SetMemo,
+    SetNode,
+    SetSighting,
+    StepRun,
+)
+from store.samples import (
+    CAPS,
+    NOW,
+    STEPS,
+    Db,
+    a_bmc,
+    a_node,
+    a_run,
+    a_sealed,
+    an_audit,
+    an_end,
+    an_event,
+    an_operation,
+    claim,
+    everything,
+    fresh,
+    know,
+    later,
+    queue,
+    save,
+    start,
+    under_way,
+)
+
+
+def facts_of(db: Db, node_id: str) -> Any:
+    node = db.read(nodes.get, node_id)
+    assert node is not None
+    return node
+
+
+def state_of(db: Db, node_id: str) -> State:
+    state: State = facts_of(db, node_id).facts.state
+    return state
+
+
+def operation_of(db: Db, operation_id: str) -> Any:
+    found = db.read(operations.get, operation_id)
+    assert found is not None
+    return found
+
+
+# ---------------------------------------------------------------- claiming
+
+
+def test_nothing_is_due_at_a_node_at_rest(db: Db) -> None:
+    a_node(db)
+    assert claim(db) == []
+    assert db.read(claims.next_due, NOW) is None
+
+
+def test_the_oldest_due_is_claimed_first_and_no_more_than_asked(db: Db) -> None:
+    young, old, middle = a_node(db), a_node(db), a_node(db)
+    start(db, young, now=later(3))
+    start(db, old, now=later(1))
+    start(db, middle, now=later(2))
+    assert [one.node_id for one in claim(db, now=later(3), limit=2)] == [old, middle]
+    assert [one.node_id for one in claim(db, now=later(3))] == [young]
+
+
+def test_what_is_not_due_yet_is_not_claimed(db: Db) -> None:
+    node_id, operation_id, held = under_way(db)
+    save(db, held, operation_id, a_run(node_id, operation_id, wake_at=later(60)))
+    db.write(claims.release, held)
+    assert claim(db, now=later(59)) == []
+    assert db.read(claims.next_due, later(1)) == later(60)
+    assert [one.node_id for one in claim(db, now=later(60))] == [node_id]
+
+
+def test_a_live_claim_is_nobody_elses_and_each_claim_has_a_new_epoch(db: Db) -> None:
+    node_id, _, held = under_way(db)
+    assert claim(db, "daemon-2") == []
+    assert claim(db, "daemon-1") == []
+    db.write(claims.release, held)
+    [again] = claim(db, "daemon-2")
+    assert (again.node_id, again.epoch) == (node_id, held.epoch + 1)
+
+
+def test_another_daemons_lapsed_claim_is_taken_over_only_after_the_wait(tmp_path: Path) -> None:
+    clock = [1_000 * SECOND]
+    with Db(f"sqlite:///{tmp_path / 'db'}", db_clock=lambda: clock[0]) as db:
+        start(db, a_node(db))
+        [held] = claim(db, "daemon-1", lease_s=60)
+        assert held.until == clock[0] + 60 * SECOND
+        clock[0] += 61 * SECOND
+        assert claim(db, "daemon-2") == []
+        clock[0] += 30 * SECOND
+        [taken] = claim(db, "daemon-2")
+        assert taken.epoch == held.epoch + 1
+
+
+def test_a_lapsed_claim_of_ones_own_needs_no_wait(db: Db) -> None:
+    start(db, a_node(db))
+    [held] = claim(db, "daemon-1", lease_s=-1)
+    assert claim(db, "daemon-2") == []
+    [again] = claim(db, "daemon-1")
+    assert again.epoch == held.epoch + 1
+    assert claim(db, "daemon-2", takeover_s=-120) != []
+
+
+def test_renewing_keeps_what_is_ours_and_tells_what_is_lost(db: Db) -> None:
+    _, _, one = under_way(db)
+    _, _, two = under_way(db)
+    db.write(claims.release, two)
+    [stolen] = claim(db, "daemon-2")
+    renewed = db.write(claims.renew, [one, two], 600)
+    assert set(renewed) == {one.node_id}
+    assert renewed[one.node_id].until > one.until
+    assert renewed[one.node_id].epoch == one.epoch
+    assert stolen.node_id == two.node_id
+
+
+@pytest.mark.parametrize("column", ["maintenance", "quiet"])
+def test_a_node_in_maintenance_or_quiet_is_left_alone(db: Db, column: str) -> None:
+    node_id = a_node(db)
+    start(db, node_id)
+    db.write(nodes.update, node_id, {column: True}, NOW)
+    assert claim(db) == []
+    assert db.read(claims.next_due, Micros(NOW - 1)) is None
+    db.write(nodes.update, node_id, {column: False}, NOW)
+    assert [one.node_id for one in claim(db)] == [node_id]
+
+
+def test_a_cap_bounds_the_workflows_that_were_begun(db: Db) -> None:
+    made = [a_node(db) for _ in range(5)]
+    for node_id in made:
+        start(db, node_id)
+    caps = {**CAPS, Verb.INSPECT: 2}
+    first = claim(db, caps=caps)
+    assert len(first) == 2
+    assert claim(db, caps=caps) == []
+    work = db.read(claims.load, first[0], NOW)
+    assert work is not None
+    assert work.workflow is not None
+    save(db, first[0], work.workflow.operation_id, an_end(first[0].node_id, work.workflow.operation_id))
+    assert len(claim(db, caps=caps)) == 1
+
+
+def test_a_begun_workflow_goes_on_whatever_the_cap(db: Db) -> None:
+    node_id, operation_id, held = under_way(db)
+    save(db, held, operation_id, a_run(node_id, operation_id))
+    db.write(claims.release, held)
+    assert [one.node_id for one in claim(db, caps={**CAPS, Verb.INSPECT: 0})] == [node_id]
+
+
+def test_a_cap_of_one_verb_holds_up_no_other(db: Db) -> None:
+    inspecting, retiring = a_node(db), a_node(db)
+    start(db, inspecting)
+    start(db, retiring, Verb.RETIRE)
+    assert [one.node_id for one in claim(db, caps={**CAPS, Verb.INSPECT: 0})] == [retiring]
+
+
+def test_a_workflow_that_waits_at_its_cap_is_aborted_at_once(db: Db) -> None:
+    node_id = a_node(db)
+    start(db, node_id)
+    caps = {**CAPS, Verb.INSPECT: 0}
+    assert claim(db, caps=caps) == []
+    db.write(operations.request_abort, node_id, "key:anna", an_audit(node_id), [], NOW)
+    assert [one.node_id for one in claim(db, caps=caps)] == [node_id]
+
+
+def test_of_bmcs_that_are_away_only_a_few_are_held(db: Db) -> None:
+    away = [a_node(db) for _ in range(8)]
+    for node_id in away:
+        know(db, node_id, SetBmc({"breaker_until_at": later(600), "breaker_since_at": NOW}))
+        start(db, node_id)
+    healthy = a_node(db)
+    start(db, healthy, now=later(1))
+    first = claim(db, now=later(1))
+    assert len(first) == 5
+    assert healthy in {one.node_id for one in first}
+    assert claim(db, now=later(1)) == []
+    for one in first:
+        db.write(claims.release, one, None)
+    assert len(claim(db, now=later(1))) == 4
+
+
+def test_bmcs_that_are_away_do_not_starve_healthy_ones_at_the_cap(db: Db) -> None:
+    for _ in range(6):
+        node_id = a_node(db)
+        know(db, node_id, SetBmc({"breaker_until_at": later(600)}))
+        start(db, node_id)
+    healthy = a_node(db)
+    start(db, healthy, now=later(5))
+    found = claim(db, now=later(5), caps={**CAPS, Verb.INSPECT: 1})
+    assert [one.node_id for one in found] == [healthy]
+
+
+def test_a_breaker_whose_time_is_over_is_no_longer_away(db: Db) -> None:
+    for _ in range(6):
+        node_id = a_node(db)
+        know(db, node_id, SetBmc({"breaker_until_at": later(10)}))
+        start(db, node_id)
+    assert len(claim(db, now=later(10))) == 6
+
+
+def test_a_daemon_that_starts_alone_clears_what_was_claimed(db: Db) -> None:
+    node_id, _, held = under_way(db)
+    assert db.write(claims.clear_own, "other") == 0
+    assert db.write(claims.clear_own, "daemon-%") == 0
+    assert db.write(claims.clear_own, "daemon-") == 1
+    [again] = claim(db, "daemon-9")
+    assert (again.node_id, again.epoch) == (node_id, held.epoch + 1)
+    assert db.write(claims.clear_own, "") == 1
+
+
+# ---------------------------------------------------------------- loading
+
+
+def test_the_work_of_a_claim_is_all_that_the_engine_needs(db: Db) -> None:
+    node_id = a_node(db, location_rack="r1")
+    node = facts_of(db, node_id)
+    db.write(sealed.put, [a_sealed("bmc", node.bmc.bmc_id), a_sealed("bmc", "another")])
+    op = an_operation(sealed=())
+    operation_id = start(db, node_id, op=replace(op, sealed=(a_sealed("operation", op.operation_id),)))
+    side = queue(db, node_id, now=later(1))
+    know(db, node_id, SetSighting(power="on", health="ok"))
+    db.write(freezes.set, "rack", freezes.rack_scope("fra1", "r1"), "power works", "key:anna", NOW)
+    [held] = claim(db, now=later(1))
+    work = db.read(claims.load, held, later(1))
+    assert work is not None
+    assert work.workflow is not None
+    assert (work.workflow.operation_id, work.workflow.step) == (operation_id, STEPS[0])
+    assert work.workflow.started_at == later(1)
+    assert [one.operation_id for one in work.side] == [side]
+    assert {one.owner_id for one in work.sealed} == {node.bmc.bmc_id, operation_id}
+    assert work.frozen == "power works"
+    assert work.sighting is not None
+    assert (work.sighting["power"], work.sighting["health"]) == ("on", "ok")
+    peeked = db.read(claims.peek, node_id)
+    assert peeked is not None
+    assert peeked.node == work.node
+
+
+def test_a_lost_claim_loads_nothing(db: Db) -> None:
+    _, _, held = under_way(db)
+    db.write(claims.release, held)
+    assert db.read(claims.load, held, NOW) is None
+    claim(db, "daemon-2")
+    assert db.read(claims.load, held, NOW) is None
+    assert db.read(claims.peek, "nd_none") is None
+
+
+def test_the_holds_are_read_as_they_are_now(db: Db) -> None:
+    node_id, operation_id, held = under_way(db)
+    now = db.read(claims.holds, held, operation_id)
+    assert (now.ours, now.abort, now.maintenance, now.quiet, now.frozen) == (True, False, False, False, None)
+    db.write(nodes.update, node_id, {"maintenance": True, "quiet": True}, NOW)
+    db.write(operations.request_abort, node_id, "key:anna", an_audit(node_id), [], NOW)
+    db.write(freezes.set, "pool", "gpu", "audit", "key:anna", NOW)
+    now = db.read(claims.holds, held, operation_id)
+    assert (now.ours, now.abort, now.maintenance, now.quiet, now.frozen) == (True, True, True, True, "audit")
+    assert not db.read(claims.holds, replace(held, epoch=held.epoch + 1), operation_id).ours
+    assert not db.read(claims.holds, replace(held, node_id="nd_none"), operation_id).ours
+
+
+# ---------------------------------------------------------------- saving
+
+
+def test_a_run_is_the_operations_cursor(db: Db) -> None:
+    node_id, operation_id, held = under_way(db)
+    run = a_run(
+        node_id,
+        operation_id,
+        step=STEPS[1],
+        attempt=2,
+        backs=1,
+        touched=True,
+        budget_used_us=5 * SECOND,
+        asked_wait_us=SECOND,
+        counted_at=later(3),
+        wake_at=later(9),
+        waiting_for="The machine starts.",
+        waiting_since=later(2),
+        progress=0.5,
+        error=LastError("bmc-busy", "busy", STEPS[1], later(2)),
+    )
+    step_run = StepRun(STEPS[0], 1, "done", None, NOW, later(1))
+    db.write(claims.save, held, operation_id, run, step_run, [SetMemo({"job": "7"})], later(3), True)
+    op = operation_of(db, operation_id)
+    assert (op.step, op.step_attempt, op.backs, op.touched, op.wake_at) == (STEPS[1], 2, 1, True, later(9))
+    assert (op.waiting_for, op.waiting_since, op.progress) == ("The machine starts.", later(2), 0.5)
+    assert (op.budget_used_us, op.asked_wait_us, op.counted_at) == (5 * SECOND, SECOND, later(3))
+    assert op.error == {"code": "bmc-busy", "message": "busy", "step": STEPS[1], "at": later(2)}
+    assert op.memo == {"job": "7"}
+    [entry] = db.read(operations.timeline, node_id, 10)
+    assert [(one["step"], one["outcome"]) for one in entry["steps"]] == [(STEPS[0], "done")]
+    [view] = db.read(views.read, [node_id])
+    assert view.doc["operation"]["stepNumber"] == 2
+    assert view.doc["operation"]["waitingFor"] == "The machine starts."
+    assert view.doc["operation"]["budgetLeftS"] == 895
+    assert state_of(db, node_id) is State.INSPECTING
+    assert facts_of(db, node_id).generation == 2
+    assert db.read(claims.load, held, NOW) is None  # released
+
+
+def test_success_ends_the_workflow_in_its_state(db: Db) -> None:
+    node_id, operation_id, held = under_way(db)
+    save(db, held, operation_id, an_end(node_id, operation_id), now=later(5))
+    node = facts_of(db, node_id)
+    assert (node.facts.state, node.generation, node.operation_id) == (State.INSPECTED, 3, None)
+    assert node.last_error is None
+    op = operation_of(db, operation_id)
+    assert (op.status, op.ended_at, op.error) == ("done", later(5), None)
+    db.write(claims.release, held)
+    assert claim(db) == []
+
+
+def test_a_failure_leaves_its_error_and_what_a_retry_would_do(db: Db) -> None:
+    node_id, operation_id, held = under_way(db)
+    save(db, held, operation_id, an_end(node_id, operation_id, State.INSPECT_FAILED, EndStatus.FAILED))
+    node = facts_of(db, node_id)
+    assert node.last_error["code"] == "bmc-unreachable"
+    assert (node.facts.failed_verb, node.facts.failed_origin) == (Verb.INSPECT, State.ENROLLED)
+    failed = db.read(operations.last_failed, node_id)
+    assert failed is not None
+    assert failed.operation_id == operation_id
+    [view] = db.read(views.read, [node_id])
+    assert view.doc["needsAttention"]
+    assert "bcmetal" in view.doc["lastError"]["hint"]
+
+
+def test_an_untouched_failure_keeps_the_error_too(db: Db) -> None:
+    node_id, operation_id, held = under_way(db)
+    end = an_end(node_id, operation_id, State.ENROLLED, EndStatus.FAILED, touched=False)
+    save(db, held, operation_id, end)
+    node = facts_of(db, node_id)
+    assert node.facts.state is State.ENROLLED
+    assert node.last_error["message"] == "no answer"
+    assert node.facts.failed_verb is None  # nothing to retry from a rest state
+
+
+def test_the_last_error_stays_until_the_next_workflow_ends(db: Db) -> None:
+    node_id, operation_id, held = under_way(db)
+    save(db, held, operation_id, an_end(node_id, operation_id, State.INSPECT_FAILED, EndStatus.FAILED))
+    db.write(claims.release, held)
+    again = start(db, node_id, origin=State.INSPECT_FAILED)
+    assert facts_of(db, node_id).last_error is not None
+    [held] = claim(db)
+    save(db, held, again, an_end(node_id, again))
+    assert facts_of(db, node_id).last_error is None
+
+
+def test_secrets_of_a_done_operation_go_and_those_of_a_failed_one_wait_for_a_retry(db: Db) -> None:
+    node_id = a_node(db)
+    op = an_operation()
+    start(db, node_id, op=replace(op, sealed=(a_sealed("operation", op.operation_id),)))
+    [held] = claim(db)
+    save(db, held, op.operation_id, an_end(node_id, op.operation_id, State.INSPECT_FAILED, EndStatus.FAILED))
+    assert len(db.read(sealed.get, "operation", op.operation_id)) == 1
+    db.write(claims.release, held)
+    again = an_operation()
+    start(
+        db, node_id, origin=State.INSPECT_FAILED, op=replace(again, sealed=(a_sealed("operation", again.operation_id),))
+    )
+    [held] = claim(db)
+    save(db, held, again.operation_id, an_end(node_id, again.operation_id))
+    assert db.read(sealed.every) == ()
+
+
+def test_a_retired_node_holds_its_bmc_against_nobody(db: Db) -> None:
+    bmc = a_bmc()
+    node_id, operation_id, held = under_way(db, Verb.RETIRE, bmc=bmc)
+    know(db, node_id, SetBmc({"proven_at": NOW}))
+    save(db, held, operation_id, an_end(node_id, operation_id, State.RETIRED, verb=Verb.RETIRE))
+    rival = a_node(db, bmc=bmc, tenant_id="tenant-b", pool_id="cpu")
+    know(db, rival, SetBmc({"proven_at": NOW}))
+    assert facts_of(db, rival).bmc.proven_at == NOW
+
+
+def test_a_stale_claim_writes_nothing(db: Db) -> None:
+    node_id, operation_id, held = under_way(db)
+    side = queue(db, node_id)
+    db.write(claims.release, held)
+    [theirs] = claim(db, "daemon-2")
+    before = everything(db)
+    facts: list[Fact] = [SetNode({"desired_power": "on"}), Emit(fresh("ev"), "metal.step.finished", {})]
+    run, end = a_run(node_id, operation_id, touched=True), an_end(node_id, operation_id)
+    for stale in (held, replace(theirs, owner="daemon-1"), replace(theirs, epoch=theirs.epoch + 1)):
+        with pytest.raises(Stale):
+            save(db, stale, operation_id, run, facts)
+        with pytest.raises(Stale):
+            save(db, stale, operation_id, end, facts)
+        with pytest.raises(Stale):
+            db.write(claims.touch, stale, operation_id, NOW)
+        with pytest.raises(Stale):
+            db.write(claims.save_side, stale, side, "done", None, facts, NOW)
+        with pytest.raises(Stale):
+            db.write(claims.intent_begin, stale, operation_id, "reset", "", NOW)
+        with pytest.raises(Stale):
+            db.write(claims.intent_end, stale, operation_id, 1, "done", NOW)
+        db.write(claims.release, stale, None)
+    assert everything(db) == before
+    save(db, theirs, operation_id, end, facts)
+    assert state_of(db, node_id) is State.INSPECTED
+
+
+def test_a_workflow_that_was_ended_meanwhile_is_not_saved(db: Db) -> None:
+    node_id, operation_id, held = under_way(db)
+    ended = an_end(node_id, operation_id, State.ENROLLED, EndStatus.ABORTED, touched=False)
+    db.write(operations.end_now, node_id, ended, an_audit(node_id), [], NOW, None)
+    with pytest.raises(Stale):
+        save(db, held, operation_id, an_end(node_id, operation_id))
+    assert state_of(db, node_id) is State.ENROLLED
+
+
+def test_an_abort_that_comes_while_a_step_runs_is_seen_at_once_after_it(db: Db) -> None:
+    node_id, operation_id, held = under_way(db)
+    assert db.write(operations.request_abort, node_id, "key:anna", an_audit(node_id), [], NOW) == operation_id
+    save(db, held, operation_id, a_run(node_id, operation_id, wake_at=later(600)), now=later(1))
+    db.write(claims.release, held)
+    assert [one.node_id for one in claim(db, now=later(1))] == [node_id]
+    assert operation_of(db, operation_id).abort
+
+
+def test_a_wait_is_cut_short_for_a_side_operation_queued_meanwhile(db: Db) -> None:
+    node_id, operation_id, held = under_way(db)
+    side = queue(db, node_id, now=later(1))
+    save(db, held, operation_id, a_run(node_id, operation_id, wake_at=later(600)), now=later(2))
+    db.write(claims.release, held)
+    [held] = claim(db, now=later(2))
+    work = db.read(claims.load, held, later(2))
+    assert work is not None
+    assert [one.operation_id for one in work.side] == [side]
+    db.write(claims.save_side, held, side, "done", None, [], later(3))
+    db.write(claims.release, held)
+    assert claim(db, now=later(599)) == []
+    assert len(claim(db, now=later(600))) == 1
+
+
+# ---------------------------------------------------------------- side operations
+
+
+def test_a_side_operation_changes_no_state_and_ends(db: Db) -> None:
+    node_id = a_node(db)
+    side = queue(db, node_id, SideVerb.SET_POWER)
+    assert facts_of(db, node_id).generation == 1
+    [held] = claim(db)
+    db.write(claims.save_side, held, side, "done", None, [SetNode({"desired_power": "on"})], later(1))
+    node = facts_of(db, node_id)
+    assert (node.facts.state, node.generation, node.desired_power) == (State.ENROLLED, 1, "on")
+    assert operation_of(db, side).status == "done"
+    db.write(claims.release, held)
+    assert claim(db) == []
+
+
+def test_a_side_operation_may_wait_and_its_secret_goes_when_it_ends(db: Db) -> None:
+    node_id = a_node(db)
+    op = an_operation(SideVerb.SET_BMC_CREDENTIALS)
+    secret = a_sealed("operation", op.operation_id)
+    db.write(operations.queue_side, node_id, replace(op, sealed=(secret,)), an_audit(node_id), [], NOW)
+    [held] = claim(db)
+    error = {"code": "bmc-busy", "message": "busy", "step": "x", "at": NOW}
+    db.write(claims.save_side, held, op.operation_id, "queued", error, [], NOW, later(30))
+    waiting = db.read(claims.load, held, later(1))
+    assert waiting is not None
+    assert waiting.side == ()
+    db.write(claims.release, held)
+    assert claim(db, now=later(29)) == []
+    [held] = claim(db, now=later(30))
+    assert db.read(sealed.get, "operation", op.operation_id) == (secret,)
+    db.write(claims.save_side, held, op.operation_id, "failed", error, [], later(31))
+    assert db.read(sealed.get, "operation", op.operation_id) == ()
+    found = operation_of(db, op.operation_id)
+    assert (found.status, found.error, found.ended_at) == ("failed", error, later(31))
+
+
+def test_a_side_operation_that_ended_is_not_saved_again(db: Db) -> None:
+    node_id = a_node(db)
+    side = queue(db, node_id)
+    [held] = claim(db)
+    db.write(claims.save_side, held, side, "done", None, [], NOW)
+    with pytest.raises(Stale):
+        db.write(claims.save_side, held, side, "failed", None, [SetNode({"desired_power": "on"})], NOW)
+    assert facts_of(db, node_id).desired_power is None
+
+
+def test_side_operations_that_wait_make_a_node_due_when_its_workflow_ends(db: Db) -> None:
+    node_id, operation_id, held = under_way(db)
+    queue(db, node_id, now=later(1))
+    save(db, held, operation_id, an_end(node_id, operation_id), now=later(2))
+    db.write(claims.release, held)
+    assert [one.node_id for one in claim(db, now=later(2))] == [node_id]
+
+
+# ---------------------------------------------------------------- touch and intents
+
+
+def test_touch_is_written_before_the_first_effect(db: Db) -> None:
+    node_id, operation_id, held = under_way(db)
+    db.write(claims.touch, held, operation_id, NOW)
+    assert operation_of(db, operation_id).touched
+    [view] = db.read(views.read, [node_id])
+    assert view.doc["operation"]["touched"]
+
+
+def test_an_intent_that_was_never_closed_is_found_open(db: Db) -> None:
+    _, operation_id, held = under_way(db)
+    first = db.write(claims.intent_begin, held, operation_id, "reset", "d", NOW)
+    assert (first.n, first.open) == (1, False)
+    found = db.write(claims.intent_begin, held, operation_id, "reset", "d", later(1))
+    assert (found.n, found.open) == (1, True)
+    other = db.write(claims.intent_begin, held, operation_id, "password", "d", later(1))
+    assert (other.n, other.open) == (2, False)
+    db.write(claims.intent_end, held, operation_id, first.n, "done", later(2))
+    again = db.write(claims.intent_begin, held, operation_id, "reset", "d", later(3))
+    assert (again.n, again.open) == (3, False)
+
+
+def test_events_and_facts_are_written_with_the_settle_or_not_at_all(db: Db) -> None:
+    node_id, operation_id, held = under_way(db)
+    facts: list[Fact] = [
+        Emit("ev_one", "metal.step.finished", {"step": "look"}),
+        SetCondition("power", "error", "error", "odd", "odd"),
+        SetNode({"no_such_column": 1}),
+    ]
+    with pytest.raises(KeyError):
+        save(db, held, operation_id, a_run(node_id, operation_id), facts)
+    assert db.rows("SELECT count(*) FROM outbox WHERE event_id = 'ev_one'") == [(0,)]
+    event = an_event(node_id, "metal.step.finished")
+    db.write(claims.save, held, operation_id, a_run(node_id, operation_id), None, facts[:2], NOW, False, events=[event])
+    types = [row[0] for row in db.rows("SELECT type FROM outbox ORDER BY seq")]
+    assert types == [
+        "metal.state.changed",
+        "metal.step.finished",
+        "metal.condition.changed",
+        "metal.step.finished",
+    ]
+
+
+def test_a_claim_is_plain_values(db: Db) -> None:
+    _, _, held = under_way(db)
+    assert held == Claim(held.node_id, "daemon-1", 1, held.until)
