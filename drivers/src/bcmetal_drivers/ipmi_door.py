@@ -72,15 +72,15 @@ class IpmiDoor:
         check_limits(self.address, credential)
         self.credential = credential
 
-    def proves(self, credential: Credential, privilege: str) -> bool:
-        """Whether the BMC takes a login with this; True too when it could not be tried just now."""
+    def proves(self, credential: Credential, privilege: str) -> bool | None:
+        """Whether the BMC takes a login with this. None: it could not be tried just now."""
         session = IpmiSession(self.address, credential, self._limits.ipmi_suites, privilege)
         try:
             session.open(self._deadline, self._limits.connect_s)
         except RejectedCredentials:
             return False
         except Transient:
-            return True
+            return None
         session.close()
         return True
 

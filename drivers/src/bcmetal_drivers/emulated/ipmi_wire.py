@@ -169,8 +169,8 @@ class _Session(serversession.ServerSession):  # type: ignore[misc]  # pyghmi has
         if (netfn, command) == (0x06, 0x3B):
             self._set_privilege(data)
         elif (netfn, command) == (0x06, 0x3C):
-            self.send_ipmi_response()
             self.wire.forget(self)
+            self.send_ipmi_response()
         else:
             reply = self.wire.host.handle(self.privilege, netfn, command, data)
             if reply is not None:

@@ -1,0 +1,306 @@
+"""What an emulated BMC answers to IPMI commands: bytes in, completion code and bytes out.
+
+`Commands` knows the machine and the accounts; sessions, rules and the record of writes are the front's (`ipmi`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pydantic import SecretStr
+
+from bcmetal_drivers.capabilities import BootDevice, BootMode, PowerAction, PowerState
+from bcmetal_drivers.emulated.ipmi_accounts import SLOTS, UserSlots
+from bcmetal_drivers.emulated.ipmi_fru import fru_image
+from bcmetal_drivers.emulated.ipmi_wire import ADMINISTRATOR, OPERATOR, USER
+from bcmetal_drivers.emulated.machine import Machine, WrongState
+
+# completion codes (IPMI 2.0, table 5-2, and of single commands)
+DONE, INVALID_COMMAND, NO_SUCH_RECORD, INVALID_DATA, WRONG_STATE = 0x00, 0xC1, 0xCB, 0xCC, 0xD5
+PARAMETER_NOT_SUPPORTED = 0x80
+PASSWORD_DIFFERS, PASSWORD_SIZE_DIFFERS = 0x80, 0x81
+
+FLAGS_LAPSE_S: Final = 60.0
+VALID, PERSISTENT, EFI = 0x80, 0x40, 0x20
+KEEP_WITHOUT_CONTROL: Final = 0x08
+ACTIONS: Final[Mapping[int, PowerAction]] = {
+    0: PowerAction.OFF,
+    1: PowerAction.ON,
+    2: PowerAction.CYCLE,
+    3: PowerAction.CYCLE,
+    4: PowerAction.NMI,
+    5: PowerAction.SOFT_OFF,
+}
+SELECTORS: Final[Mapping[int, BootDevice]] = {
+    0: BootDevice.NONE,
+    1: BootDevice.PXE,
+    2: BootDevice.DISK,
+    5: BootDevice.CD,
+    6: BootDevice.BIOS_SETUP,
+}
+CHANNEL: Final = 1
+MAKER_IANA: Final = 10876
+PRODUCT: Final = 0x1B0F
+FIRMWARE: Final = (3, 0x74)  # 3.74, the minor in BCD
+_LOCATOR: Final = bytes((0x20, 0, 0, 0, 0, 0, 0, 0x07, 0x01, 0, 0xC3)) + b"BMC"
+SDR: Final = bytes((1, 0, 0x51, 0x12, len(_LOCATOR))) + _LOCATOR
+
+Reply = tuple[int, bytes]
+
+
+class Commands:
+    """The BMC's state that no machine has: boot flags' age, quirks."""
+
+    def __init__(self, machine: Machine, users: UserSlots, host: str) -> None:
+        self._machine = machine
+        self._users = users
+        self._host = host
+        self._keep_flags = False
+        self._armed_at: float | None = None
+        self._flags_lapse_s = FLAGS_LAPSE_S
+        self._parameter_3 = True
+        self._forgets_uefi = False
+        self._password_bytes = 20
+        self._fru = "good"
+
+    def set(self, name: str, value: object) -> None:
+        """See `IpmiFront.set`."""
+        known = ("flags_lapse_s", "parameter_3", "forgets_uefi", "password_bytes", "fru")
+        if name not in known:
+            raise ValueError(f"an IPMI BMC of the rack has no setting {name!r}")
+        setattr(self, f"_{name}", value)
+
+    # ------------------------------------------------------------ application
+
+    def get_device_id(self, _: bytes) -> Reply:
+        device, revision, additional = 0x20, 0x01, 0x8B  # sensors, SEL, FRU, chassis
+        fixed = bytes((device, revision, *FIRMWARE, 0x02, additional))
+        return DONE, fixed + MAKER_IANA.to_bytes(3, "little") + PRODUCT.to_bytes(2, "little") + bytes(4)
+
+    def get_system_guid(self, _: bytes) -> Reply:
+        return DONE, self._machine.uuid.bytes_le
+
+    def get_channel_info(self, _: bytes) -> Reply:
+        return DONE, bytes((CHANNEL, 0x04, 0x01, 0x80, 0xF2, 0x1B, 0x00, 0x00, 0x00))
+
+    def get_channel_access(self, _: bytes) -> Reply:
+        return DONE, bytes((0x02, ADMINISTRATOR))  # always available
+
+    # ------------------------------------------------------------ chassis
+
+    def get_chassis_status(self, _: bytes) -> Reply:
+        """IPMI knows on and off: a machine on its way off is still on, one on its way on is still off."""
+        on = self._machine.power in (PowerState.ON, PowerState.POWERING_OFF)
+        cooling = 0x08 if self._machine.health != "OK" else 0
+        return DONE, bytes((int(on), 0, cooling))
+
+    def control_chassis(self, data: bytes) -> Reply:
+        action = ACTIONS.get(data[0] & 0x0F)
+        if action is None:
+            return INVALID_DATA, b""
+        self._let_flags_lapse()
+        try:
+            self._machine.set_power(action)
+        except WrongState:
+            return WRONG_STATE, b""
+        self._armed_at = None
+        return DONE, b""
+
+    def set_boot_options(self, data: bytes) -> Reply:
+        parameter = data[0] & 0x7F
+        if parameter == 5:
+            return self._set_boot_flags(data[1], data[2])
+        if parameter == 3 and self._parameter_3:
+            self._keep_flags = bool(data[1] & KEEP_WITHOUT_CONTROL)
+            return DONE, b""
+        return (DONE if parameter in (0, 4) else PARAMETER_NOT_SUPPORTED), b""
+
+    def _set_boot_flags(self, flags: int, selector: int) -> Reply:
+        device = SELECTORS.get(selector >> 2 & 0x0F)
+        if device is None:
+            return INVALID_DATA, b""
+        if not flags & VALID or device is BootDevice.NONE:
+            self._machine.arm(BootDevice.NONE, once=True)
+            return DONE, b""
+        uefi = flags & EFI and not self._forgets_uefi
+        self._machine.arm(device, once=not flags & PERSISTENT, mode=BootMode.UEFI if uefi else BootMode.LEGACY)
+        self._armed_at = time.monotonic()
+        return DONE, b""
+
+    def get_boot_options(self, data: bytes) -> Reply:
+        parameter = data[0] & 0x7F
+        if parameter != 5:
+            return PARAMETER_NOT_SUPPORTED, b""
+        self._let_flags_lapse()
+        armed = self._machine.override
+        if armed.device is BootDevice.NONE:
+            return DONE, bytes((1, 5, 0, 0, 0, 0, 0))
+        flags = VALID | (0 if armed.once else PERSISTENT) | (EFI if armed.mode is BootMode.UEFI else 0)
+        selector = next(n for n, device in SELECTORS.items() if device is armed.device)
+        return DONE, bytes((1, 5, flags, selector << 2, 0, 0, 0))
+
+    def _let_flags_lapse(self) -> None:
+        armed_at = self._armed_at
+        if armed_at is None or self._keep_flags or time.monotonic() - armed_at < self._flags_lapse_s:
+            return
+        self._machine.arm(BootDevice.NONE, once=True)
+        self._armed_at = None
+
+    # ------------------------------------------------------------ storage
+
+    def get_fru_area(self, data: bytes) -> Reply:
+        if data[0] != 0 or self._fru == "absent":
+            return NO_SUCH_RECORD, b""
+        return DONE, len(self._image()).to_bytes(2, "little") + b"\x00"
+
+    def read_fru(self, data: bytes) -> Reply:
+        if data[0] != 0 or self._fru == "absent":
+            return NO_SUCH_RECORD, b""
+        image = self._image()
+        offset, count = int.from_bytes(data[1:3], "little"), data[3]
+        if offset > len(image):
+            return 0xC9, b""
+        part = image[offset : offset + count]
+        return DONE, bytes((len(part),)) + part
+
+    def _image(self) -> bytes:
+        of = self._machine.hardware
+        image = fru_image(
+            maker=of.manufacturer,
+            model=of.model,
+            part_number=of.part_number,
+            serial=of.serial,
+            board_serial=of.board_serial,
+            asset_tag=self._machine.asset_tag,
+        )
+        return image[:8] + b"\xff" * (len(image) - 8) if self._fru == "garbled" else image
+
+    def get_sdr_info(self, _: bytes) -> Reply:
+        return DONE, bytes((0x51, 1, 0, 0, 0)) + bytes(8) + b"\x02"  # reservations are known
+
+    def reserve_sdr(self, _: bytes) -> Reply:
+        return DONE, b"\x01\x00"
+
+    def get_sdr(self, data: bytes) -> Reply:
+        """One record, the locator of this controller: `ipmitool fru` wants a repository."""
+        if int.from_bytes(data[2:4], "little") not in (0, 1):
+            return NO_SUCH_RECORD, b""
+        offset, count = data[4], data[5]
+        return DONE, b"\xff\xff" + SDR[offset:][:count]
+
+    def get_sel_time(self, _: bytes) -> Reply:
+        return DONE, int(time.time()).to_bytes(4, "little")
+
+    # ------------------------------------------------------------ users and LAN
+
+    def get_user_access(self, data: bytes) -> Reply:
+        user = self._users.slots.get(data[1] & 0x3F)
+        if user is None:
+            return INVALID_DATA, b""
+        enabled = sum(u.enabled for u in self._users.slots.values())
+        state = 0x40 if user.enabled else 0x80
+        messaging = 0x10 if user.enabled else 0x00
+        return DONE, bytes((SLOTS, state | enabled, 0x00, messaging | user.privilege))
+
+    def get_user_name(self, data: bytes) -> Reply:
+        user = self._users.slots.get(data[0] & 0x3F)
+        return (INVALID_DATA, b"") if user is None else (DONE, user.username.encode().ljust(16, b"\x00"))
+
+    def set_user_password(self, data: bytes) -> Reply:
+        user = self._users.slots.get(data[0] & 0x3F)
+        wide, operation = data[0] & 0x80, data[1] & 0x03
+        if user is None:
+            return INVALID_DATA, b""
+        if operation in (0, 1):
+            user.enabled = operation == 1
+            return DONE, b""
+        size = 20 if wide else 16
+        if len(data) != 2 + size:
+            return 0xC7, b""
+        if size > self._password_bytes:
+            return 0xC8, b""
+        user.password = SecretStr(data[2:].rstrip(b"\x00").decode("utf-8", "surrogateescape"))
+        return DONE, b""
+
+    def test_user_password(self, data: bytes) -> Reply:
+        user = self._users.slots.get(data[0] & 0x3F)
+        if user is None:
+            return INVALID_DATA, b""
+        kept, said = user.password.get_secret_value().encode("utf-8", "surrogateescape"), data[2:].rstrip(b"\x00")
+        if kept == said:
+            return DONE, b""
+        return (PASSWORD_SIZE_DIFFERS if len(kept) > 16 >= len(said) else PASSWORD_DIFFERS), b""
+
+    def get_lan_parameter(self, data: bytes) -> Reply:
+        known = {
+            3: bytes(map(int, self._host.split("."))),
+            4: b"\x01",
+            5: bytes.fromhex(f"0200{self._machine.uuid.hex[:8]}"),
+            6: b"\xff\x00\x00\x00",
+            12: bytes(4),
+            20: bytes(2),
+        }
+        value = known.get(data[1])
+        return (PARAMETER_NOT_SUPPORTED, b"") if value is None else (DONE, b"\x11" + value)
+
+
+def _nothing(_: bytes) -> str:
+    return ""
+
+
+def _action(data: bytes) -> str:
+    return ACTIONS[data[0] & 0x0F].value if data and data[0] & 0x0F in ACTIONS else ""
+
+
+def _boot(data: bytes) -> str:
+    if len(data) < 3 or data[0] & 0x7F != 5:
+        return f"parameter-{data[0] & 0x7F}" if data else ""
+    device = SELECTORS.get(data[2] >> 2 & 0x0F)
+    return device.value if device else ""
+
+
+def _slot(data: bytes) -> str:
+    return str(data[0] & 0x3F) if data else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    name: str
+    needs: int
+    run: Callable[[Commands, bytes], Reply]
+    writes: bool = False
+    about: Callable[[bytes], str] = _nothing
+
+
+# (network function, command) -> what it is; the names are the specification's in kebab-case
+COMMANDS: Final[Mapping[tuple[int, int], Command]] = {
+    (0x00, 0x01): Command("get-chassis-status", USER, Commands.get_chassis_status),
+    (0x00, 0x02): Command("chassis-control", OPERATOR, Commands.control_chassis, writes=True, about=_action),
+    (0x00, 0x08): Command("set-boot-options", OPERATOR, Commands.set_boot_options, writes=True, about=_boot),
+    (0x00, 0x09): Command("get-boot-options", OPERATOR, Commands.get_boot_options, about=_boot),
+    (0x06, 0x01): Command("get-device-id", USER, Commands.get_device_id),
+    (0x06, 0x37): Command("get-system-guid", USER, Commands.get_system_guid),
+    (0x06, 0x41): Command("get-channel-access", USER, Commands.get_channel_access),
+    (0x06, 0x42): Command("get-channel-info", USER, Commands.get_channel_info),
+    (0x06, 0x44): Command("get-user-access", OPERATOR, Commands.get_user_access),
+    (0x06, 0x46): Command("get-user-name", OPERATOR, Commands.get_user_name),
+    (0x06, 0x47): Command("set-user-password", ADMINISTRATOR, Commands.set_user_password, writes=True, about=_slot),
+    (0x0A, 0x10): Command("get-fru-area", USER, Commands.get_fru_area),
+    (0x0A, 0x11): Command("read-fru", USER, Commands.read_fru),
+    (0x0A, 0x20): Command("get-sdr-info", USER, Commands.get_sdr_info),
+    (0x0A, 0x22): Command("reserve-sdr", USER, Commands.reserve_sdr),
+    (0x0A, 0x23): Command("get-sdr", USER, Commands.get_sdr),
+    (0x0A, 0x48): Command("get-sel-time", USER, Commands.get_sel_time),
+    (0x0C, 0x02): Command("get-lan-parameter", OPERATOR, Commands.get_lan_parameter),
+}
+TEST_PASSWORD: Final = Command("test-user-password", ADMINISTRATOR, Commands.test_user_password, about=_slot)
+
+
+def command_for(netfn: int, command: int, data: bytes) -> Command | None:
+    """Set User Password with the operation "test" writes nothing, and has a name of its own."""
+    if (netfn, command) == (0x06, 0x47) and len(data) > 1 and data[1] & 0x03 == 0x03:
+        return TEST_PASSWORD
+    return COMMANDS.get((netfn, command))
