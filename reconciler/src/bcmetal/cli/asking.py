@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 import click
@@ -14,6 +14,7 @@ from bcmetal.cli.outcome import Outcome, finish
 from bcmetal.cli.progress import Awaited, wait_for
 from bcmetal.cli.session import Session, shared_options
 from bcmetal.cli.targets import resolve
+from bcmetal.states import SideVerb
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -79,21 +80,29 @@ def ask_each(
 ) -> None:
     """Asks for each node in turn; one refusal does not stop the others. Ends the process with the exit code when it is not 0."""
     nodes = resolve(session, patterns)
-    asked: list[Outcome] = []
-    awaited: list[Awaited] = []
     wanted = how.wait if wait is None else wait
-    for node in nodes:
-        outcome = ask(session, method, node, how, body(node), alone=len(nodes) == 1)
-        if wanted and outcome.operation_id is not None and outcome.view is not None:
-            awaited.append(Awaited(node, outcome.operation_id, outcome.view))
-        asked.append(outcome)
-    ended = {o.node: o for o in wait_for(session, awaited, how.timeout_s)} if awaited else {}
-    code = finish(session, verb, [ended.get(o.node, o) for o in asked])
+    asked = [ask(session, method, node, how, body(node), alone=len(nodes) == 1, find=wanted) for node in nodes]
+    code = finish(session, verb, waited_for(session, method, asked, how.timeout_s) if wanted else asked)
     if code:
         sys.exit(code)
 
 
-def ask(session: Session, method: str, node: str, how: How, body: Mapping[str, Any], *, alone: bool) -> Outcome:
+def waited_for(session: Session, method: str, asked: Sequence[Outcome], timeout_s: float | None) -> list[Outcome]:
+    """What was accepted, at its end; in the order asked."""
+    awaited = [
+        Awaited(o.node, o.operation_id, o.view) for o in asked if o.operation_id is not None and o.view is not None
+    ]
+    ended = {o.node: o for o in wait_for(session, awaited, timeout_s)} if awaited else {}
+    outcomes = [ended.get(o.node, o) for o in asked]
+    if method == "abort":  # an operation that ended as aborted is what was asked for
+        outcomes = [replace(o, what="done", error=None) if o.what == "aborted" else o for o in outcomes]
+    return outcomes
+
+
+def ask(
+    session: Session, method: str, node: str, how: How, body: Mapping[str, Any], *, alone: bool, find: bool
+) -> Outcome:
+    """`find`: the operation must be known afterwards, also that of a side operation, which the view does not show."""
     from bcmetal.client import ApiError
 
     request: dict[str, Any] = {**session.where(), "nodeId": node, **{k: v for k, v in body.items() if v is not None}}
@@ -103,14 +112,26 @@ def ask(session: Session, method: str, node: str, how: How, body: Mapping[str, A
         request["idempotencyKey"] = how.idempotency_key if alone else f"{how.idempotency_key}:{node}"
     try:
         view = session.client.mutate("metal", method, request)
+        operation_id = asked_operation(view)
+        if method in SIDE and find:
+            operation_id = _newest_of(session, method, view)
     except ApiError as e:
         if e.code == "UNAUTHENTICATED":
             raise
         return Outcome(node, "refused", error=e.as_json())
-    return Outcome(str(view.get("name") or node), "accepted", view, operation_id=asked_operation(view))
+    what = "accepted" if operation_id or method in SIDE else "done"
+    return Outcome(str(view.get("name") or node), what, view, operation_id=operation_id)
+
+
+SIDE: Final = frozenset(str(verb) for verb in SideVerb)
+
+
+def _newest_of(session: Session, method: str, view: Mapping[str, Any]) -> str | None:
+    timeline = session.client.call("metal", "timeline", {**session.where(), "nodeId": view["nodeId"]})
+    return next((str(o["id"]) for o in timeline["operations"] if o.get("verb") == method), None)
 
 
 def asked_operation(view: Mapping[str, Any]) -> str | None:
-    """The operation that this answer is about."""
+    """The workflow that this answer is about."""
     operation = view.get("operation") or {}
     return str(operation["id"]) if operation.get("id") else None

@@ -66,7 +66,7 @@ def why(session: Session, /, nodes: tuple[str, ...]) -> None:
 def _why(view: dict[str, Any]) -> None:
     name = clean(view["name"])
     operation = view.get("operation") or {}
-    error = view.get("lastError") or {}
+    error = operation.get("error") or view.get("lastError") or {}
     click.echo(f"{name} is {clean(view['state'])}")
     held = [
         f"{flag}: {_reason_of(view.get(flag))}" for flag in ("maintenance", "protected") if switched_on(view.get(flag))
@@ -238,7 +238,7 @@ def _timeline(answer: dict[str, Any]) -> None:
         click.echo(
             clean(
                 f"{operation.get('createdAt')}  {operation.get('verb')} {operation.get('status')}"
-                f"{f' in {took}' if took else ''} by {by}  {operation.get('operationId')}"
+                f"{f' in {took}' if took else ''} by {by}  {operation.get('id')}"
             )
         )
         error = operation.get("error") or {}

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import click
 
-from bcmetal.cli.asking import Duration, asked_operation
+from bcmetal.cli.asking import Duration, asked_operation, waited_for
 from bcmetal.cli.lazy import Entry, LazyGroup
 from bcmetal.cli.node_options import PASSWORD_FILE, PEM_FILE, given, labels_of, tls_of
 from bcmetal.cli.outcome import Outcome, finish
-from bcmetal.cli.progress import Awaited, wait_for
 from bcmetal.cli.session import Session, shared_options, with_session
 from bcmetal.cli.targets import every_node, expand
 
@@ -125,10 +124,10 @@ def enroll(
     )
     view = session.client.mutate("metal", "enroll", {**session.where(), **body})
     label = str(view.get("name") or view["nodeId"])
-    outcome = Outcome(label, "accepted", view, operation_id=asked_operation(view))
-    if wait and outcome.operation_id is not None:
-        outcome = wait_for(session, [Awaited(label, outcome.operation_id, view)], timeout_s)[0]
-    code = finish(session, "enroll", [outcome])
+    outcomes = [Outcome(label, "accepted", view, operation_id=asked_operation(view))]
+    if wait:
+        outcomes = waited_for(session, "enroll", outcomes, timeout_s)
+    code = finish(session, "enroll", outcomes)
     if code:
         sys.exit(code)
 

@@ -66,7 +66,7 @@ def finish(session: Session, verb: str, outcomes: Sequence[Outcome], *, quiet: b
         click.echo(clean(o.line(verb)), err=o.what not in GOOD)
         hint = (o.error or {}).get("hint")
         if hint:
-            click.echo(clean(f"  {hint}"), err=True)
+            click.echo(clean(f"  {str(hint).replace('NODE', o.node)}"), err=True)
         elif o.what not in GOOD:
             click.echo(f"  bcmetal why {o.node}", err=True)
     return code

@@ -56,7 +56,7 @@ def stage(view: dict[str, Any]) -> str:
 def waits_for(view: dict[str, Any]) -> str:
     operation = view.get("operation") or {}
     waiting = operation.get("waitingFor")
-    error = view.get("lastError") or {}
+    error = operation.get("error") or view.get("lastError") or {}
     if waiting:
         attempts = operation.get("attempts")
         return clean(f"{waiting} (try {attempts})" if attempts and attempts > 1 else waiting)
@@ -166,8 +166,8 @@ def look(session: Session, one: Awaited) -> tuple[dict[str, Any], Outcome | None
     if (view.get("operation") or {}).get("id") == one.operation_id:
         return view, None
     timeline = session.client.call("metal", "timeline", {**where, "nodeId": one.view["nodeId"]})
-    entry = next((o for o in timeline["operations"] if o.get("operationId") == one.operation_id), None)
+    entry = next((o for o in timeline["operations"] if o.get("id") == one.operation_id), None)
     if entry is None or entry.get("status") not in ENDED:
         return view, None
-    error = entry.get("error") or (view.get("lastError") if entry["status"] != "done" else None)
+    error = (view.get("lastError") or entry.get("error")) if entry["status"] != "done" else None
     return view, Outcome(one.node, str(entry["status"]), view, error, one.operation_id)

@@ -33,5 +33,6 @@ def serve(config: Path | None, demo: bool) -> None:
     from bcmetal.daemon import run
     from bcmetal.install.local import credentials_beside
 
-    credentials_beside(path)
-    sys.exit(run(path))
+    with credentials_beside(path):
+        code = run(path)
+    sys.exit(code)

@@ -36,7 +36,8 @@ def _plant_everywhere(bmc: EmulatedBmc) -> None:
 
 
 def _serial_or_id(view: View) -> str:
-    return str((view.get("identity") or {}).get("serial") or view["nodeId"])
+    serial = (view.get("identity") or {}).get("serial")
+    return str(serial or view["nodeId"])
 
 
 WHOLE_LIFE: Final = (

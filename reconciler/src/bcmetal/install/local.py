@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import getpass
 import hashlib
 import os
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
@@ -39,9 +40,17 @@ class NewKey:
     secret: SecretStr  # shown once: the store holds its SHA-256 alone
 
 
-def credentials_beside(config: Path) -> None:
+@contextlib.contextmanager
+def credentials_beside(config: Path) -> Iterator[None]:
     """`credential:NAME` means systemd's credentials; outside of systemd it means the folder beside the configuration."""
-    os.environ.setdefault("CREDENTIALS_DIRECTORY", str(config.parent / "credentials"))
+    if "CREDENTIALS_DIRECTORY" in os.environ:
+        yield
+        return
+    os.environ["CREDENTIALS_DIRECTORY"] = str(config.parent / "credentials")
+    try:
+        yield
+    finally:
+        del os.environ["CREDENTIALS_DIRECTORY"]
 
 
 def first_key(config: Path, name: str, tenant: str) -> SecretStr:
@@ -182,10 +191,8 @@ class _Admin:
 
 
 def _run(config: Path, work: Callable[[_Admin], Awaitable[T]]) -> T:
-    credentials_beside(config)
-
     async def inside(admin: _Admin) -> T:
         return await work(admin)
 
-    with open_admin(config) as (store, vault, settings):
+    with credentials_beside(config), open_admin(config) as (store, vault, settings):
         return asyncio.run(inside(_Admin(store, vault, settings, SystemClock().now())))
