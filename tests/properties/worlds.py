@@ -112,6 +112,15 @@ def every_willing_input(node: NodeFacts) -> Iterator[Params]:
             yield params
 
 
+def every_question() -> Iterator[tuple[NodeFacts, Verb | SideVerb, Params]]:
+    """Each state with each kind of disks, asked for each verb by a caller who confirms all that is asked."""
+    for state, disks in product(State, Disks):
+        for failed_verb in failed_verbs(state):
+            node = replace(a_node(state, disks), failed_verb=failed_verb)
+            for verb, params in product(EVERY_VERB, every_willing_input(node)):
+                yield node, verb, params
+
+
 def carried_out(node: NodeFacts, verb: Verb | SideVerb) -> Verb | SideVerb | None:
     """What a verb does in truth: a retry does the failed one."""
     return node.failed_verb if verb is Verb.RETRY else verb
