@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import Connection, bindparam, func, select, update
+from sqlalchemy import Connection, bindparam, func, select, text, update
 
 from bcmetal.decisions import SECOND, Micros
 from bcmetal.store.tables import rack_slots
@@ -18,7 +18,6 @@ _oldest: Final = (
     .where(*_here, t.taken_at <= bindparam("a_before"))
     .order_by(t.taken_at, t.slot)
     .limit(1)
-    .with_for_update(skip_locked=True)
     .scalar_subquery()
 )
 _TAKE: Final = (
@@ -31,12 +30,15 @@ _TAKE: Final = (
     )
     .values(taken_at=bindparam("a_now"))
 )
+_LOCK: Final = text("SELECT pg_advisory_xact_lock(1651076464, hashtext(:rack))")
 _NEXT: Final = select(func.min(t.taken_at), func.count()).where(*_here)
 
 
 def take(c: Connection, site: str, rack: str, now: Micros, per: int = 4, window_s: float = 10) -> Micros:
     """`now`: the place is taken, power on. A later time: nothing was taken, ask again then."""
     window = int(window_s * SECOND)
+    if c.dialect.name == "postgresql":  # one at a time for a rack: SQLite has one writer anyway
+        c.execute(_LOCK, {"rack": f"{site}/{rack}"})
     where = {"a_site": site, "a_rack": rack, "a_per": per}
     _, slots = c.execute(_NEXT, where).one()
     if slots < per:
