@@ -45,8 +45,8 @@ def test_foreign_disks_are_given_up_only_by_naming_the_machine(
     if node.disks is not Disks.FOREIGN or isinstance(decide(node, verb, params, pool, NOW), Refusal):
         return
     done = carried_out(node, verb)
-    rebuild = done is Verb.DEPLOY and node.state is State.DEPLOYED
-    if done in (Verb.COMMISSION, Verb.RELEASE, Verb.RETIRE) or rebuild:
+    given_up_before = node.not_erased and node.state is not State.DEPLOYED
+    if done in (Verb.COMMISSION, Verb.RELEASE, Verb.RETIRE) or (done is Verb.DEPLOY and not given_up_before):
         assert pool.erase_on_arrival or names_the_machine(node, params.confirm_erase)
 
 
@@ -56,8 +56,9 @@ def test_no_history_without_a_confirmation_erases_or_writes_foreign_disks() -> N
 
     for commission_erases, release_erases in product(BOTH, BOTH):
         pool = replace(a_pool(), commission_erases=commission_erases, release_erases=release_erases)
-        first = a_node(State.ENROLLED, Disks.FOREIGN)
-        seen, queue = {first}, deque([first])
+        # The second: a refresh found a new drive in a clean machine.
+        first = {a_node(State.ENROLLED, Disks.FOREIGN), a_node(State.AVAILABLE, Disks.FOREIGN)}
+        seen, queue = set(first), deque(first)
         while queue:
             node = queue.popleft()
             for passage in passages(node, without_a_confirmation(node), pool, failures=True):

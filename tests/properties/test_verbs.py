@@ -297,12 +297,18 @@ def test_a_deployed_machine_is_written_over_only_when_rebuild_is_said(
     assert isinstance(decide(node, Verb.DEPLOY, params, pool, NOW), Refusal)
 
 
-@given(nodes, inputs, pools)
-def test_only_a_machine_with_its_own_system_is_adopted(node: NodeFacts, params: Params, pool: PoolPolicy) -> None:
-    answer = decide(node, Verb.ADOPT, params, pool, NOW)
-    assert isinstance(answer, Move) == (node.state is State.INSPECTED and node.disks is Disks.FOREIGN) or (
-        params.waiver_machine and isinstance(answer, Refusal)
-    )
+@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("disks", Disks)
+def test_only_an_inspected_machine_with_its_own_system_is_adopted(state: State, disks: Disks) -> None:
+    answer = decide(a_node(state, disks), Verb.ADOPT, Params(), a_pool(), NOW)
+    assert isinstance(answer, Move) == (state is State.INSPECTED and disks is Disks.FOREIGN)
+
+
+def test_a_retry_of_a_verb_that_this_build_does_not_have_is_refused_in_those_words() -> None:
+    node = replace(a_node(State.COMMISSION_FAILED), failed_verb=Verb.SERVICE)
+    answer = decide(node, Verb.RETRY, Params(), a_pool(), NOW)
+    assert isinstance(answer, Refusal)
+    assert answer.reason == "not-in-this-build"
 
 
 @given(nodes, inputs, pools)

@@ -147,7 +147,10 @@ def passages(node: NodeFacts, inputs: Iterator[Params], pool: PoolPolicy, failur
             assert isinstance(done, Verb)
             erased = done in (Verb.COMMISSION, Verb.RELEASE, Verb.RETIRE) and erases_disks(done, params, pool)
             disks = Disks.CLEAN if erased else Disks.TENANT if done is Verb.DEPLOY else node.disks
-            yield Passage(done, params, node, replace(node, state=move.success, disks=disks, failed_verb=None))
+            passed_over = done in (Verb.COMMISSION, Verb.RELEASE, Verb.RETIRE) and not erased
+            not_erased = not erased and (node.not_erased or passed_over)
+            after = replace(node, state=move.success, disks=disks, not_erased=not_erased, failed_verb=None)
+            yield Passage(done, params, node, after)
             if failures and move.failure is not None:
                 began = erased or done is Verb.DEPLOY
                 for half in {node.disks, Disks.HALF if began else node.disks}:

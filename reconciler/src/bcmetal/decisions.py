@@ -283,10 +283,14 @@ def erases_disks(verb: Verb, params: Params, pool: PoolPolicy) -> bool:
 
 
 def needs_confirmation(node: NodeFacts, verb: Verb, pool: PoolPolicy) -> bool:
-    """Whether `confirmErase` must name the machine: its disks are foreign, and the verb takes them over."""
+    """Whether `confirmErase` must name the machine: its disks are foreign, and the verb takes them over.
+
+    A commission that erased nothing was confirmed, and says `not_erased`: a deploy after it does not ask again. Without that mark the
+    disks became foreign later, by a drive that a refresh found.
+    """
     if node.disks is not Disks.FOREIGN or pool.erase_on_arrival:
         return False
-    return verb in ERASING or (verb is Verb.DEPLOY and node.state is State.DEPLOYED)
+    return verb in ERASING or (verb is Verb.DEPLOY and (node.state is State.DEPLOYED or not node.not_erased))
 
 
 def confirmation_of(node: NodeFacts) -> str:
