@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -393,6 +394,8 @@ def test_a_sighting_moves_neither_generation_nor_the_stored_view(db: Db) -> None
     assert {name for name in after if after[name] != before[name]} == {"sightings"}
     doc = doc_of(db, node_id)
     assert (doc["power"]["observed"], doc["power"]["observedAt"]) == ("on", views.stamp(NOW))
+    [view] = db.read(views.read, [node_id])
+    assert json.loads(view.text('[{"verb":"inspect"}]')) == {**view.doc, "allowedVerbs": [{"verb": "inspect"}]}
 
 
 def test_the_sweep_looks_at_those_longest_unseen_and_leaves_out_what_it_must(db: Db) -> None:
@@ -520,6 +523,7 @@ def test_a_removed_node_leaves_its_history_drives_and_records(db: Db) -> None:
     stone = db.read(nodes.tombstone, node_id)
     assert stone is not None
     assert (stone["name"], stone["reason"], stone["doc"]["name"]) == ("r3u17", "moved", "r3u17")
+    assert stone["doc"]["power"]["observed"] == "on"
     with pytest.raises(Lost):
         db.write(nodes.tombstone_and_delete, node_id, "again", later(2))
     again = a_node(db, "r3u17", bmc=bmc)

@@ -92,7 +92,6 @@ _HARDWARE: Final = (
 _DROP_LABELS: Final = delete(node_labels).where(node_labels.c.node_id == bindparam("a_node_id"))
 _ADD_LABELS: Final = upsert(node_labels)
 _TOMB: Final = upsert(tombstones)
-_VIEW: Final = select(node_views.c.doc).where(node_views.c.node_id == bindparam("node_id"))
 _DELETE: Final = tuple(
     delete(table).where(table.c.node_id == bindparam("a_node_id"))
     for table in (node_views, node_labels, sightings_table, conditions_table, baselines_table, media_table, nodes)
@@ -421,7 +420,7 @@ def tombstone_and_delete(c: Connection, node_id: str, reason: str, now: Micros) 
             "pool_id": row.pool_id,
             "name": row.name,
             "reason": reason,
-            "doc": c.execute(_VIEW, {"node_id": node_id}).scalar_one_or_none() or "{}",
+            "doc": jsontext.dump(views.read(c, [node_id])[0].doc),
             "at": now,
         },
     )

@@ -1,7 +1,7 @@
 """The node's metal view as ready JSON, rewritten in each transaction that changes what it shows.
 
-What moves too often to be stored is put in when it is read: power and health from the sightings, and the operation's budget. The API
-adds `allowedVerbs`. The view holds no secret: it is made of columns that hold none.
+What moves too often to be stored is put in when it is read: power and health from the sightings. The API adds `allowedVerbs`. The
+budget that is left is as of the last settle, which is when it is counted. The view holds no secret: it is made of columns that hold none.
 """
 
 from __future__ import annotations
@@ -30,14 +30,20 @@ _SLOTS: Final = select(sealed.c.slot).where(sealed.c.owner_kind == "bmc", sealed
 _ATTENTION: Final = (
     update(nodes).where(nodes.c.node_id == bindparam("a_node_id")).values(needs_attention=bindparam("a_needs"))
 )
-_running = operations.alias("running")
 _READ: Final = (
     select(
         node_views.c.doc,
         node_views.c.serial,
         node_views.c.held_by_other,
-        nodes,
-        bmcs.c.scheme.label("bmc_scheme"),
+        *(
+            nodes.c[name]
+            for name in (
+                *("node_id", "tenant_id", "pool_id", "state", "generation", "desired_power", "disks", "system"),
+                *("maintenance", "quiet", "protected", "protected_until", "protected_reason", "fenced_reason"),
+                *("not_erased", "failed_verb", "failed_origin"),
+            )
+        ),
+        bmcs.c.scheme,
         sightings.c.power,
         sightings.c.power_at,
         sightings.c.boot_mode,
@@ -45,15 +51,11 @@ _READ: Final = (
         sightings.c.swept_at,
         sightings.c.certificate_fp,
         sightings.c.clock_skew_ms,
-        _running.c.budget_us,
-        _running.c.budget_used_us,
-        _running.c.counted_at,
     )
     .select_from(
         nodes.join(node_views, node_views.c.node_id == nodes.c.node_id)
         .outerjoin(bmcs, bmcs.c.bmc_id == nodes.c.bmc_id)
         .outerjoin(sightings, sightings.c.node_id == nodes.c.node_id)
-        .outerjoin(_running, _running.c.operation_id == nodes.c.operation_id)
     )
     .where(nodes.c.node_id.in_(bindparam("node_ids", expanding=True)))
 )
@@ -61,17 +63,35 @@ _READ: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ViewRow:
-    """`doc` is the whole view but `allowedVerbs`, which is to be decided from `facts`."""
+    """A node's view but for `allowedVerbs`, which is to be decided from `facts`."""
 
-    doc: dict[str, Any]
+    stored: str
     facts: NodeFacts
     generation: int
     tenant_id: str
     pool_id: str
+    desired_power: str | None
     sighting: Json | None
-    budget_us: int | None  # of the running workflow
-    budget_used_us: int | None
-    counted_at: Micros | None
+
+    @property
+    def doc(self) -> dict[str, Any]:
+        """The whole of it, a new one each time."""
+        return {**jsontext.load(self.stored), **self._seen()}
+
+    def text(self, allowed_verbs: str) -> str:
+        """The whole as JSON text, with the JSON of `allowedVerbs`. For lists: nothing that is stored is parsed."""
+        return f'{{"allowedVerbs":{allowed_verbs},{jsontext.dump(self._seen())[1:-1]},{self.stored[1:]}'
+
+    def _seen(self) -> dict[str, Any]:
+        sighting = self.sighting or {}
+        return {
+            "power": {
+                "observed": sighting.get("power"),
+                "desired": self.desired_power,
+                "observedAt": stamp(sighting.get("power_at")),
+            },
+            "health": sighting.get("health"),
+        }
 
 
 def stamp(at: int | None) -> str | None:
@@ -91,7 +111,6 @@ def read(c: Connection, node_ids: Sequence[str]) -> list[ViewRow]:
 
 
 def _view(row: Row[Any]) -> ViewRow:
-    doc = jsontext.load(row.doc)
     sighting = None
     if row.swept_at is not None:
         sighting = {
@@ -103,22 +122,14 @@ def _view(row: Row[Any]) -> ViewRow:
             "certificate_fp": row.certificate_fp,
             "clock_skew_ms": row.clock_skew_ms,
         }
-        doc["power"]["observed"] = row.power
-        doc["power"]["observedAt"] = stamp(row.power_at)
-        if doc["hardware"] is not None:
-            doc["hardware"]["health"] = row.health
-    if doc["operation"] is not None and row.budget_us is not None:
-        doc["operation"]["budgetLeftS"] = max(0, row.budget_us - row.budget_used_us) // SECOND
     return ViewRow(
-        doc=doc,
-        facts=rows.facts_from(row, row.serial, row.bmc_scheme, row.held_by_other),
+        stored=row.doc,
+        facts=rows.facts_from(row, row.serial, row.scheme, row.held_by_other),
         generation=row.generation,
         tenant_id=row.tenant_id,
         pool_id=row.pool_id,
+        desired_power=row.desired_power,
         sighting=sighting,
-        budget_us=row.budget_us,
-        budget_used_us=row.budget_used_us,
-        counted_at=row.counted_at,
     )
 
 
@@ -141,7 +152,6 @@ def rewrite(c: Connection, node_id: str, now: Micros) -> None:
         "state": row.state,
         "generation": row.generation,
         "bmc": _bmc(c, row),
-        "power": {"observed": None, "desired": row.desired_power, "observedAt": None},
         "identity": _identity(named),
         "hardware": jsontext.load_or_none(row.hardware),
         "disks": row.disks,
@@ -260,6 +270,7 @@ def _operation(c: Connection, row: Row[Any]) -> dict[str, Any] | None:
         "attempts": one.step_attempt,
         "nextTryAt": stamp(one.wake_at),
         "touched": one.touched,
+        "budgetLeftS": max(0, one.budget_us - one.budget_used_us) // SECOND,
         "error": last_error(jsontext.load_or_none(one.error), row.name),
     }
 
