@@ -1,1 +1,3 @@
 """The bcmetal daemon, its API and its command line."""
+
+__version__ = "0.1.0"

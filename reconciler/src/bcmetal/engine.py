@@ -183,7 +183,8 @@ class Engine:
     def _next_operation(self, work: Work) -> OperationRow | None:
         """What is due now: side operations first, oldest first, then the workflow's step."""
         now = self.doors.clock.now()
-        for operation in (*work.side, *((work.workflow,) if work.workflow else ())):
+        waiting = [*work.side, work.workflow] if work.workflow is not None else list(work.side)
+        for operation in waiting:
             if operation.abort and not operation.cleaning:
                 return operation
             if operation.wake_at is None or operation.wake_at <= now:
@@ -211,7 +212,7 @@ class Engine:
         else:
             outcome, held = await self._perform(machine, _step_named(workflow, run))
         now = self.doors.clock.now()
-        facts = [*machine.facts, *_reach_facts(work, machine.line, now)] if machine is not None else []
+        facts = [*machine.facts, *reach_facts(work, machine.line, now)] if machine is not None else []
         run = replace(run, touched=run.touched or (machine is not None and machine.touched), held=held)
         settled = settle(run, outcome, now)
         step_run = StepRun(run.step, run.attempt + 1, _word(outcome), _why(outcome), started, now)
@@ -270,7 +271,7 @@ class Engine:
         else:
             outcome, held = await self._perform(machine, side_of(SideVerb(operation.verb)))
             now = self.doors.clock.now()
-            facts = [*machine.facts, *_reach_facts(work, machine.line, now)]
+            facts = [*machine.facts, *reach_facts(work, machine.line, now)]
             age_s = (now - operation.created_at) / SECOND
             if not held and isinstance(outcome, Again | Trouble) and age_s > SIDE_BUDGET_S:
                 outcome = Failed("deadline", f"the {SIDE_BUDGET_S // 60} minutes are used up; it waited: {outcome.why}")
@@ -363,7 +364,7 @@ def _run_of(work: Work, operation: OperationRow, workflow: Workflow) -> Run:
     )
 
 
-def _reach_facts(work: Work, line: object, now: Micros) -> list[Fact]:
+def reach_facts(work: Work, line: object, now: Micros) -> list[Fact]:
     """What the last call says of the BMC's reachability: the breaker and its condition."""
     bmc = work.node.bmc
     if bmc is None or not isinstance(line, BoundLine) or line.reached is None:

@@ -87,7 +87,7 @@ class _Open:
     proven: bool = False
 
 
-@dataclass(slots=True)
+@dataclass
 class Lines:
     """All lines of one daemon. `open_bmc` is the registry's, or another with the same contract."""
 

@@ -130,7 +130,7 @@ class Doors:
     shelf: Shelf
 
 
-@dataclass(slots=True)
+@dataclass
 class Machine:
     """One node under a claim, for one step of one operation."""
 

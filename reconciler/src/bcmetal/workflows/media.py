@@ -16,7 +16,6 @@ from bcmetal.boot.fetch import ImageFault, ImageSource
 from bcmetal.boot.media import new_path
 from bcmetal.boot.shelf import Ready
 from bcmetal.decisions import Again, Back, Done, Failed
-from bcmetal.errors import LAST_ERRORS
 from bcmetal.store import media
 from bcmetal.store.values import SetSighting
 from bcmetal.workflows.machine import Machine, Outcome
@@ -28,9 +27,9 @@ OVERRIDE_USED_UP_S = 60.0  # some BMCs show a used-up Once until POST is over
 def fetch_of(source: ImageSource, m: Machine) -> Outcome:
     """Have the image on the shelf, checked; a fetch goes on in the background."""
     try:
-        look = m.doors.shelf.look(source)
+        look = m.doors.shelf.look(source, by=m.operation.operation_id)
     except ImageFault as fault:
-        if LAST_ERRORS[fault.code].retryable:
+        if fault.retryable:
             return Again(str(fault), 10.0)
         return Failed(fault.code, str(fault))
     if isinstance(look, Ready):

@@ -1,0 +1,220 @@
+"""The daemon: the only place where objects are wired together.
+
+One process: the API (TLS), the media listener (HTTP, for BMCs), the engine, and the ticks. SIGTERM and SIGINT end it in order, SIGHUP
+reads the configuration again and refuses it whole when it is not valid.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import uvicorn
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
+
+from bcmetal import __version__, sweeps
+from bcmetal.api.app import Services, build_app
+from bcmetal.api.tls import api_server
+from bcmetal.boot.media import media_app, media_config
+from bcmetal.boot.policy import fetch_policy
+from bcmetal.boot.shelf import Shelf
+from bcmetal.clock import SystemClock, system_entropy
+from bcmetal.engine import Engine
+from bcmetal.errors import BcmetalError, InvalidInput
+from bcmetal.events import Feed
+from bcmetal.line import Lines
+from bcmetal.settings import Settings, load, refused_reload
+from bcmetal.states import Verb
+from bcmetal.store import claims, nodes
+from bcmetal.store.engine import open_store
+from bcmetal.store.values import Store
+from bcmetal.vault import Vault, load_key
+from bcmetal.workflows import workflow_of
+from bcmetal.workflows.machine import Doors
+
+log = logging.getLogger("bcmetal")
+DELIVERY_EVERY_S = 0.5
+IDLE_EVERY_S = 20
+
+
+class Daemon:
+    """Everything of one running daemon. `api_address` and `media_address` are known once it is ready."""
+
+    def __init__(self, config: Path) -> None:
+        self._config = config
+        self._settings = load(config)
+        self.api_address: tuple[str, int] | None = None
+        self.media_address: tuple[str, int] | None = None
+
+    def settings(self) -> Settings:
+        return self._settings
+
+    async def run(self, stop: asyncio.Event, ready: asyncio.Event | None = None) -> None:
+        """Serve until `stop` is set. Raises StartRefused when it must not start."""
+        settings = self._settings
+        clock = SystemClock()
+        vault = Vault([load_key(settings.daemon.vault_key)])
+        store = open_store(settings.daemon.database, exclusive=True)
+        owner = f"{socket.gethostname()}-{os.getpid()}"
+        try:
+            if store.kind == "sqlite":  # one daemon owns it: what is claimed was claimed by one that is gone
+                await store.write(claims.clear_own, "")
+            shelf = Shelf(settings.daemon.image_folder, lambda: fetch_policy(self._settings))
+            doors = Doors(store, clock, system_entropy, self.settings, shelf)
+            lines = Lines(store, clock, vault, self.settings)
+            engine = Engine(doors, lines, owner)
+            feed = Feed(store, owner)
+            services = Services(
+                store=store,
+                settings=self.settings,
+                vault=vault,
+                clock=clock.now,
+                entropy=system_entropy,
+                wake=engine.wake,
+                feed=feed,
+                steps_of=lambda verb: tuple(workflow_of(Verb(verb)).steps),
+                version=__version__,
+            )
+            await self._serve(services, engine, doors, lines, feed, owner, stop, ready)
+            await lines.close()
+            await asyncio.to_thread(shelf.close)
+        finally:
+            await store.close()
+
+    async def _serve(
+        self,
+        services: Services,
+        engine: Engine,
+        doors: Doors,
+        lines: Lines,
+        feed: Feed,
+        owner: str,
+        stop: asyncio.Event,
+        ready: asyncio.Event | None,
+    ) -> None:
+        settings = self._settings
+        api, api_sockets = api_server(build_app(services), settings.daemon)
+        media = _Quiet(media_config(media_app(doors.store, doors.clock.now, doors.shelf.folder)))
+        media_sockets = [_listener(settings.daemon.media_listen)]
+        self.api_address = api_sockets[0].getsockname()[:2]
+        self.media_address = media_sockets[0].getsockname()[:2]
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(NotImplementedError, RuntimeError):
+            loop.add_signal_handler(signal.SIGHUP, lambda: loop.create_task(self._reload(doors.store)))
+        ticks = _ticks(doors, lines, feed, owner)
+        tasks = [
+            loop.create_task(api.serve(sockets=api_sockets)),
+            loop.create_task(media.serve(sockets=media_sockets)),
+            loop.create_task(engine.run(stop)),
+        ]
+        ticks.start()
+        try:
+            while not (api.started and media.started) and not any(task.done() for task in tasks):
+                await asyncio.sleep(0.01)
+            if ready is not None:
+                ready.set()
+            host, port = self.api_address
+            print(f"bcmetald: ready, API https://{host}:{port}", file=sys.stderr, flush=True)  # noqa: T201 - what waits for it reads this
+            stopping = loop.create_task(stop.wait())
+            await asyncio.wait({stopping, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+            stopping.cancel()
+        finally:
+            stop.set()
+            ticks.shutdown(wait=False)
+            api.should_exit = media.should_exit = True
+            engine.wake()
+            results = await asyncio.gather(*tasks, return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+
+    async def _reload(self, store: Store) -> None:
+        try:
+            new = load(self._config)
+            faults = refused_reload(self._settings, new, await store.read(nodes.pools_in_use))
+            if faults:
+                raise InvalidInput(faults)
+        except BcmetalError as error:
+            log.error("the configuration is not taken, the old one goes on: %s", error)
+            return
+        self._settings = new
+        log.info("the configuration was read again: %s", new.digest())
+
+
+def _ticks(doors: Doors, lines: Lines, feed: Feed, owner: str) -> AsyncIOScheduler:
+    ticks = AsyncIOScheduler(timezone="UTC", job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None})
+    ticks.add_job(sweeps.sweep, "interval", [doors, lines, owner], seconds=sweeps.SWEEP_EVERY_S)
+    ticks.add_job(sweeps.expire, "interval", [doors, owner], seconds=sweeps.EXPIRY_EVERY_S)
+    ticks.add_job(sweeps.retain, "interval", [doors, owner], seconds=sweeps.RETENTION_EVERY_S)
+    ticks.add_job(lines.close_idle, "interval", seconds=IDLE_EVERY_S)
+    ticks.add_job(feed.deliver, "interval", seconds=DELIVERY_EVERY_S)
+    return ticks
+
+
+def _listener(listen: str) -> socket.socket:
+    """A bound socket for `host:port` or `[v6]:port`."""
+    host, _, port = listen.rpartition(":")
+    host = host.strip("[]")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if family is socket.AF_INET6 and host == "::":
+        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    listener.bind((host, int(port)))
+    return listener
+
+
+class _Quiet(uvicorn.Server):
+    """Signals belong to the daemon: a listener that caught them would stop alone."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def _main(config: Path) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await Daemon(config).run(stop)
+
+
+def run(config: Path) -> int:
+    """Serve until a signal; the process's exit code."""
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    logging.getLogger("apscheduler").setLevel(logging.WARNING)
+    try:
+        uvicorn_loop = __import__("uvloop")
+        with asyncio.Runner(loop_factory=uvicorn_loop.new_event_loop) as runner:
+            runner.run(_main(config))
+    except BcmetalError as error:
+        print(f"bcmetald: {error}", file=sys.stderr)  # noqa: T201 - the reason must reach the terminal
+        return 2
+    return 0
+
+
+def main() -> int:
+    """`bcmetald --config FILE`."""
+    parser = argparse.ArgumentParser(prog="bcmetald", description="The bcmetal daemon.")
+    parser.add_argument("--config", type=Path, default=Path("/etc/bcmetal/bcmetal.toml"))
+    return run(parser.parse_args().config)
+
+
+@contextlib.contextmanager
+def open_admin(config: Path) -> Iterator[tuple[Store, Vault, Settings]]:
+    """The store, the vault and the settings, for local administration in short transactions beside a running daemon."""
+    settings = load(config)
+    store = open_store(settings.daemon.database, exclusive=False)
+    try:
+        yield store, Vault([load_key(settings.daemon.vault_key)]), settings
+    finally:
+        asyncio.run(store.close())

@@ -1,0 +1,114 @@
+"""What runs by the clock: the power and reachability sweep, expiry, retention. APScheduler fires these; each is one function.
+
+The sweep only reads. It leaves out nodes that are claimed or quiet, BMCs whose breaker is open, and BMCs that reject our password.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from bcmetal_drivers.capabilities import PowerState, Reading, Readings, need
+from bcmetal_drivers.errors import DriverError, RejectedCredentials, TimedOut, Unreachable
+
+from bcmetal.decisions import SECOND, Micros
+from bcmetal.engine import reach_facts
+from bcmetal.errors import VaultError
+from bcmetal.events import retention_before
+from bcmetal.line import Lines
+from bcmetal.store import claims, idempotency, leases, media, nodes, outbox, sweeping
+from bcmetal.store.ids import new_id
+from bcmetal.store.values import Emit, Fact, SetCondition, SetSighting, Work
+from bcmetal.workflows.machine import Doors
+
+log = logging.getLogger(__name__)
+
+SWEEP_EVERY_S: Final = 60
+SWEEP_AT_ONCE: Final = 32
+EXPIRY_EVERY_S: Final = 15
+RETENTION_EVERY_S: Final = 3600
+IDEMPOTENCY_KEPT_DAYS: Final = 7
+EVENTS_KEPT_DAYS: Final = 14
+
+
+async def sweep(doors: Doors, lines: Lines, owner: str) -> int:
+    """Read power, boot mode and health of every machine that is due; how many answered."""
+    if not await doors.store.write(leases.take, "sweep", owner, SWEEP_EVERY_S):
+        return 0
+    now = doors.clock.now()
+    before = Micros(now - SWEEP_EVERY_S * SECOND // 2)
+    due = await doors.store.read(sweeping.due, before, now)
+    gate = asyncio.Semaphore(SWEEP_AT_ONCE)
+
+    async def one(node_id: str) -> bool:
+        async with gate:
+            return await _look(doors, lines, node_id)
+
+    return sum(await asyncio.gather(*(one(node_id) for node_id in due)))
+
+
+async def _look(doors: Doors, lines: Lines, node_id: str) -> bool:
+    work = await doors.store.read(claims.peek, node_id)
+    pool = doors.settings().pools.get(work.node.pool_id) if work is not None else None
+    if work is None or pool is None:
+        return False
+    line = lines.to(work, pool, "")
+    reading: Reading | None = None
+    facts: list[Fact] = []
+    try:
+        reading = await line.call(need(line.bmc, Readings).reading)
+    except RejectedCredentials as error:
+        facts.append(SetCondition("credentials", "error", "error", error.code, str(error)))
+    except (Unreachable, TimedOut) as error:
+        log.debug("node %s: %s", work.node.name, error)
+    except (DriverError, VaultError) as error:
+        log.info("node %s: the sweep got no reading: %s", work.node.name, error)
+    now = doors.clock.now()
+    facts.extend(reach_facts(work, line, now))
+    if reading is not None:
+        facts.extend(_reading_facts(doors, work, reading, now))
+    await doors.store.write(sweeping.swept, node_id, facts, now)
+    return reading is not None
+
+
+def _reading_facts(doors: Doors, work: Work, reading: Reading, now: Micros) -> list[Fact]:
+    facts: list[Fact] = [SetSighting(power=reading.power, boot_mode=reading.boot_mode, health=reading.health)]
+    before = (work.sighting or {}).get("power")
+    if before is not None and before != reading.power and reading.power is not PowerState.UNKNOWN:
+        data = {"from": before, "to": reading.power.value}
+        facts.append(Emit(new_id("ev", now, doors.entropy(10)), "metal.power.changed", data))
+    wanted = work.node.desired_power
+    settled = reading.power in (PowerState.ON, PowerState.OFF)
+    if wanted is not None and settled and wanted != reading.power:
+        message = f"the machine is {reading.power}, and was last asked to be {wanted}"
+        facts.append(SetCondition("power", "warning", "warning", "not-as-asked", message))
+    elif settled:
+        facts.append(SetCondition("power", "ok", "info", "", ""))
+    if reading.health is not None:
+        if reading.health == "ok":
+            facts.append(SetCondition("hardware", "ok", "info", "", ""))
+        else:
+            status = "error" if reading.health == "critical" else "warning"
+            message = f"the BMC calls the machine's health {reading.health}"
+            facts.append(SetCondition("hardware", status, status, f"health-{reading.health}", message))
+    return facts
+
+
+async def expire(doors: Doors, owner: str) -> None:
+    """What ends by itself: protection, media, `needsAttention` that becomes true with time."""
+    if not await doors.store.write(leases.take, "expiry", owner, EXPIRY_EVERY_S):
+        return
+    now = doors.clock.now()
+    await doors.store.write(nodes.expire_protection, now)
+    await doors.store.write(nodes.recompute_attention, now)
+    await doors.store.write(media.expire, now)
+
+
+async def retain(doors: Doors, owner: str) -> None:
+    """Drop what is older than it needs to be: idempotency keys after seven days, delivered events after fourteen."""
+    if not await doors.store.write(leases.take, "retention", owner, RETENTION_EVERY_S):
+        return
+    now = doors.clock.now()
+    await doors.store.write(idempotency.prune, retention_before(now, IDEMPOTENCY_KEPT_DAYS))
+    await doors.store.write(outbox.prune, retention_before(now, EVENTS_KEPT_DAYS))

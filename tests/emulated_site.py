@@ -1,0 +1,326 @@
+"""A whole site in one process: an emulated rack, a real store, the engine and the media listener, on a clock that skips waits.
+
+What is real: the protocols (TLS, HTTP, IPMI packets), the database, the engine and every step. What is simulated: the waiting. `settle()`
+runs the engine until nothing is due any more, moving the clock to whatever is due next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import http.server
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from bcmetal_drivers.emulated.rack import EmulatedBmc, Rack
+from pydantic import SecretStr
+
+from bcmetal.boot.media import media_app, media_config
+from bcmetal.boot.policy import fetch_policy
+from bcmetal.boot.shelf import Shelf
+from bcmetal.clock import system_entropy
+from bcmetal.decisions import SECOND, Micros, Move, Params, decide
+from bcmetal.engine import Engine
+from bcmetal.line import Lines
+from bcmetal.settings import Settings, load
+from bcmetal.states import State, Verb
+from bcmetal.store import claims, nodes, operations, sealed
+from bcmetal.store.engine import OpenStore, open_store
+from bcmetal.store.ids import new_id
+from bcmetal.store.values import NewAudit, NewBmc, NewNode, NewOperation, NodeRow, OperationRow
+from bcmetal.vault import Vault, bmc_binding, load_key, new_key
+from bcmetal.workflows import workflow_of
+from bcmetal.workflows.machine import Doors
+
+TENANT = "tenant-a"
+POOL = "pool-a"
+SETTLED_WITHIN_S = 60.0
+
+
+class SkippingClock:
+    """Time that moves by itself, and jumps when nobody has anything to do."""
+
+    def __init__(self) -> None:
+        self._skipped_us = 0
+
+    def now(self) -> Micros:
+        return Micros(time.time_ns() // 1000 + self._skipped_us)
+
+    def monotonic_s(self) -> float:
+        return time.monotonic()
+
+    def seconds(self) -> float:
+        return self.now() / SECOND
+
+    def skip_to(self, at: Micros) -> None:
+        self._skipped_us += max(0, at - self.now())
+
+
+class _Iso(http.server.BaseHTTPRequestHandler):
+    body = b""
+
+    def do_GET(self) -> None:
+        self.send_response(200 if self.path.endswith(".iso") else 404)
+        body = self.body if self.path.endswith(".iso") else b"no"
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Quiet."""
+
+
+@contextlib.contextmanager
+def iso_server(body: bytes) -> Iterator[str]:
+    """An HTTP server on loopback that has one image under any path that ends in .iso; its base address."""
+    handler = type("Handler", (_Iso,), {"body": body})
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+ISO = b"\x00" * 32768 + b"\x01CD001\x01\x00" + b"bcmetal test image".ljust(4096, b".")
+ISO_SHA256 = hashlib.sha256(ISO).hexdigest()
+RESCUE_ISO = b"\x00" * 32768 + b"\x01CD001\x01\x00" + b"bcmetal rescue image".ljust(4096, b".")
+RESCUE_SHA256 = hashlib.sha256(RESCUE_ISO).hexdigest()
+
+CONFIG = """
+[daemon]
+database = "{database}"
+api_listen = "127.0.0.1:0"
+media_listen = "127.0.0.1:0"
+vault_key = "file:{folder}/vault.key"
+image_folder = "{folder}/images"
+
+images_from = ["127.0.0.0/8"]
+
+[sites.site-a]
+owner = "{tenant}"
+
+[networks.bmc]
+cidrs = ["127.0.0.0/8"]
+media_url = "{media_url}"
+tls = "verify"
+
+[images.os]
+url = "{image_url}/os.iso"
+sha256 = "{iso}"
+format = "iso"
+
+[images.rescue]
+url = "{rescue_url}/rescue.iso"
+sha256 = "{rescue}"
+format = "iso"
+
+[profiles.commission.standard]
+boot_mode = "uefi"
+erase = {erase}
+
+[profiles.release.standard]
+erase = {erase}
+
+[pools.{pool}]
+owner = "{tenant}"
+site = "site-a"
+agent = "none"
+trust_bmc_erase = true
+rescue_iso = "rescue"
+commission = "standard"
+release = "standard"
+sign_of_life = "none"
+"""
+
+
+@dataclass(slots=True)
+class Site:
+    """`engine` may be thrown away and made anew (`restart`), as a crash would."""
+
+    folder: Path
+    rack: Rack
+    clock: SkippingClock
+    store: OpenStore
+    vault: Vault
+    settings: Settings
+    shelf: Shelf
+    lines: Lines = field(init=False)
+    engine: Engine = field(init=False)
+    abandoned: list[Lines] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._wire()
+
+    def _wire(self) -> None:
+        doors = Doors(self.store, self.clock, system_entropy, lambda: self.settings, self.shelf)
+        self.lines = Lines(self.store, self.clock, self.vault, lambda: self.settings)
+        self.engine = Engine(doors, self.lines, "test-daemon")
+
+    async def restart(self) -> None:
+        """What is left after a crash: the database and the BMCs. Sessions of the dead daemon stay open at the BMCs."""
+        self.abandoned.append(self.lines)
+        await self.store.write(claims.clear_own, "")
+        self._wire()
+
+    async def close(self) -> None:
+        for lines in (*self.abandoned, self.lines):
+            await lines.close()
+        await asyncio.to_thread(self.shelf.close)
+        await self.store.close()
+
+    # -------------------------------------------------------- nodes
+
+    def new_id(self, prefix: str) -> str:
+        return new_id(prefix, self.clock.now(), system_entropy(10))
+
+    async def enroll(self, bmc: EmulatedBmc, password: SecretStr | None = None, trust: tuple[str, str] | None = None) -> str:
+        """A node in state `enrolled`, its BMC's certificate pinned; its id."""
+        node_id, bmc_id = self.new_id("nd"), self.new_id("bm")
+        scheme = bmc.address.partition(":")[0]
+        path = bmc.address.partition("/redfish/v1")[1:]
+        kind, value = trust or (("fingerprint", bmc.fingerprint) if scheme == "redfish" else ("system", ""))
+        new = NewNode(
+            node_id,
+            TENANT,
+            "site-a",
+            POOL,
+            bmc.name,
+            bmc_id,
+            NewBmc("bmc", scheme, bmc.host, bmc.port, kind, value),
+            system_path="".join(path) or None,
+        )
+        await self.store.write(nodes.insert, new, self.clock.now())
+        binding = bmc_binding(bmc.host, kind, value)
+        row = await self.node(node_id)
+        assert row.bmc is not None
+        for name, secret in (("username", SecretStr(bmc.username)), ("password", password or bmc.password)):
+            secret_row = self.vault.seal("bmc", "bmc", row.bmc.bmc_id, name, secret, bind=binding)
+            await self.store.write(sealed.put, [secret_row])
+        return node_id
+
+    async def node(self, node_id: str) -> NodeRow:
+        row = await self.store.read(nodes.get, node_id)
+        assert row is not None
+        return row
+
+    async def state(self, node_id: str) -> State:
+        return (await self.node(node_id)).facts.state
+
+    async def start(self, node_id: str, verb: Verb, params: Params | None = None, **given: Any) -> str:
+        """Start a verb as the API would; the operation's id."""
+        row = await self.node(node_id)
+        policy = self.settings.pools[POOL].policy(self.settings)
+        move = decide(row.facts, verb, params or Params(confirm_erase=row.facts.serial or node_id), policy, self.clock.now())
+        assert isinstance(move, Move), move
+        assert isinstance(move.verb, Verb)
+        operation = NewOperation(
+            self.new_id("op"),
+            "workflow",
+            move.verb,
+            "key:test",
+            given,
+            next(iter(workflow_of(move.verb).steps)),
+            move.budget_s * SECOND,
+        )
+        audit = NewAudit(
+            self.new_id("au"), "key:test", TENANT, "127.0.0.1", f"compute:metal:{verb}", node_id, "allowed", "t", node_id
+        )
+        await self.store.write(operations.start, node_id, row.generation, move, operation, audit, [], self.clock.now())
+        return operation.operation_id
+
+    async def operation(self, operation_id: str) -> OperationRow:
+        row = await self.store.read(operations.get, operation_id)
+        assert row is not None
+        return row
+
+    # -------------------------------------------------------- time
+
+    async def settle(self, until: Callable[[], bool] | None = None) -> int:
+        """Run the engine until nothing is due; how many times a node was claimed. `until` ends it earlier."""
+        ends_s = time.monotonic() + SETTLED_WITHIN_S
+        claimed = 0
+        while time.monotonic() < ends_s:
+            now_claimed = await self.engine.tick()
+            claimed += now_claimed
+            if until is not None and until():
+                return claimed
+            if now_claimed:
+                continue
+            due = await self.store.read(claims.next_due, self.clock.now())
+            if due is None:
+                return claimed
+            if due > self.clock.now():
+                self.clock.skip_to(due)
+            await asyncio.sleep(0.002)
+        raise AssertionError(f"the engine did not come to rest within {SETTLED_WITHIN_S:.0f} s")
+
+    async def live(self, node_id: str, verb: Verb, params: Params | None = None, **given: Any) -> State:
+        """Start a verb and see it to its end."""
+        await self.start(node_id, verb, params, **given)
+        await self.settle()
+        return await self.state(node_id)
+
+
+@contextlib.asynccontextmanager
+async def media_listener(app: Any) -> AsyncIterator[str]:
+    """The media listener of the daemon on a port of its own; its base address."""
+    config = media_config(app)
+    config.host, config.port = "127.0.0.1", 0
+    server = uvicorn.Server(config)
+    task = asyncio.create_task(server.serve())
+    while not server.started:
+        await asyncio.sleep(0.005)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        await task
+
+
+@contextlib.asynccontextmanager
+async def a_site(
+    folder: Path, url: str | None = None, erase: str = '["bmc"]', extra: Mapping[str, str] | None = None
+) -> AsyncIterator[Site]:
+    """A site with an empty rack: add BMCs to `site.rack`, then `site.rack.start()`. `url` of the database: a fresh SQLite one when None."""
+    clock = SkippingClock()
+    key_file = folder / "vault.key"
+    new_key(key_file)
+    vault = Vault([load_key(f"file:{key_file}")])
+    database = url or f"sqlite:///{folder}/db"
+    store = open_store(database, exclusive=True)
+    images = folder / "images"
+    with iso_server(ISO) as image_url, iso_server(RESCUE_ISO) as rescue_url:
+        async with media_listener(media_app(store, clock.now, images)) as media_url:
+            values = {
+                "database": database,
+                "folder": folder,
+                "tenant": TENANT,
+                "pool": POOL,
+                "media_url": media_url,
+                "image_url": image_url,
+                "rescue_url": rescue_url,
+                "iso": ISO_SHA256,
+                "rescue": RESCUE_SHA256,
+                "erase": erase,
+            } | dict(extra or {})
+            config = folder / "bcmetal.toml"
+            config.write_text(CONFIG.format(**values))
+            settings = load(config)
+            shelf = Shelf(images, lambda: fetch_policy(settings))
+            site = Site(folder, Rack(seed=1, clock=clock.seconds), clock, store, vault, settings, shelf)
+            try:
+                yield site
+            finally:
+                await site.close()
+                await asyncio.to_thread(site.rack.stop)
