@@ -1,0 +1,82 @@
+"""What the configuration has to say to an input before anything is decided: images, profiles, waivers."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+
+from bcmetal.boot.outbound import AddressRefused, literal, name_listed, parse_target, permitted
+from bcmetal.errors import Fault, InvalidInput
+from bcmetal.models import Commission, Deploy, Input, Release
+from bcmetal.settings import Pool, Settings
+
+
+def check_input(asked: Input, settings: Settings, pool: Pool) -> None:
+    """Raises InvalidInput with every fault."""
+    faults: list[Fault] = []
+    if isinstance(asked, Deploy):
+        faults = list(_image_faults(asked, settings))
+    elif isinstance(asked, Commission):
+        faults = list(_profile_faults(asked.profile, settings.profiles.commission, "commission"))
+    elif isinstance(asked, Release):
+        faults = list(_profile_faults(asked.profile, settings.profiles.release, "release"))
+        faults += _waiver_faults(asked, settings, pool)
+    if faults:
+        raise InvalidInput(faults)
+
+
+def _profile_faults(name: str | None, profiles: Mapping[str, object], kind: str) -> Iterable[Fault]:
+    if name is not None and name not in profiles:
+        yield Fault("profile", f"there is no {kind} profile {name}; there are: {', '.join(sorted(profiles)) or 'none'}")
+
+
+def _waiver_faults(asked: Release, settings: Settings, pool: Pool) -> Iterable[Fault]:
+    name = asked.profile or pool.release
+    profile = settings.profiles.release.get(name)
+    if asked.erase_waiver is not None and profile is not None and profile.erases and profile.unerased == "fail":
+        yield Fault("eraseWaiver", f'profile {name} allows no waiver (unerased = "fail"): name another, or change it')
+
+
+def _image_faults(asked: Deploy, settings: Settings) -> Iterable[Fault]:
+    """Whether a name resolves to an allowed address is the fetch's to find."""
+    image = asked.image
+    if image.name is not None and image.name not in settings.images:
+        known = ", ".join(sorted(settings.images)) or "none"
+        yield Fault("image.name", f"there is no image {image.name}; there are: {known}")
+    if image.url is not None:
+        refused = refusal_of(image.url, settings.image_hosts())
+        if refused is not None:
+            yield Fault("image.url", refused)
+    if asked.kind == "iso":
+        if image.format not in (None, "iso"):
+            yield Fault("image.format", "an image of kind iso has the format iso")
+        if image.compression not in (None, "none"):
+            yield Fault("image.compression", "an ISO is served as it is: not compressed")
+        for field in ("user_data", "meta_data", "network_data", "ssh_keys"):
+            if getattr(asked, field):
+                name = type(asked).model_fields[field].alias or field
+                yield Fault(name, "an ISO boots as it is: nothing can be delivered to it")
+
+
+def refusal_of(url: str, allowed: Sequence[str]) -> str | None:
+    """Why this address can never be fetched from here, in words; None: it may be."""
+    try:
+        target = parse_target(url)
+    except AddressRefused as error:
+        return str(error)
+    own = literal(target.host)
+    if own is not None:
+        fine = permitted(own, False, allowed)
+    else:
+        fine = name_listed(target.host, allowed) or _lists_networks(allowed)
+    return None if fine else "its host is not allowed here: list it under images_from in the configuration"
+
+
+def _lists_networks(allowed: Sequence[str]) -> bool:
+    """A host name that is not listed may still resolve into a listed network."""
+    for entry in allowed:
+        with suppress(ValueError):
+            ipaddress.ip_network(entry, strict=False)
+            return True
+    return False

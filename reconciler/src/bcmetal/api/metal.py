@@ -1,0 +1,260 @@
+"""Verbs and side operations of the metal group: each a model, the actions that it needs, and one call of `run_verb`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection
+
+from bcmetal import models
+from bcmetal.answers import NodeView
+from bcmetal.api.calls import Call, method
+from bcmetal.api.checks import check_input
+from bcmetal.api.times import micros
+from bcmetal.api.verbs import Decided, event_of, instant, not_in_this_build, run_verb, state_event
+from bcmetal.decisions import Micros
+from bcmetal.errors import Fault, InvalidInput, Lost
+from bcmetal.settings import Action
+from bcmetal.settling import Ended, EndStatus, LastError
+from bcmetal.states import WORKFLOWS, SideVerb, State, System, Verb, failure_of
+from bcmetal.store import idempotency, nodes, operations
+from bcmetal.store.values import Json, NewOperation, NodeRow
+
+A = Action
+
+
+def given_of(call: Call[models.NodeMutation], *names: str) -> dict[str, Any]:
+    """The named fields of the input, as JSON; what was not given is left out."""
+    fields = {name for name in names if name in call.input.model_fields_set}
+    return call.input.model_dump(mode="json", by_alias=True, include=fields, exclude_none=True)
+
+
+# ---------------------------------------------------------------- workflows
+
+
+@method("metal", models.Inspect, NodeView, A.OPERATE)
+async def inspect(call: Call[models.Inspect]) -> Json:
+    """Read who the machine is and what it is made of, through its BMC."""
+    return await run_verb(call, Verb.INSPECT, given_of(call, "deep"))
+
+
+@method("metal", models.Commission, NodeView, A.ERASE)
+async def commission(call: Call[models.Commission]) -> Json:
+    """Make a machine ready to be deployed, by the named profile or the pool's."""
+    check_input(call.input, call.settings, call.its_pool)
+    return await run_verb(call, Verb.COMMISSION, given_of(call, "profile", "confirm_erase"))
+
+
+def _deploy_actions(asked: models.Deploy) -> frozenset[Action]:
+    return frozenset({A.OPERATE, A.ERASE} if asked.rebuild else {A.OPERATE})
+
+
+@method("metal", models.Deploy, NodeView, _deploy_actions)
+async def deploy(call: Call[models.Deploy]) -> Json:
+    """Start the machine from an image. An ISO boots as it is; the daemon fetches, checks and serves it."""
+    check_input(call.input, call.settings, call.its_pool)
+    return await run_verb(call, Verb.DEPLOY, given_of(call, "image", "kind", "rebuild", "confirm_erase"))
+
+
+@method("metal", models.Rescue, NodeView, A.RESCUE)
+async def rescue(call: Call[models.Rescue]) -> Json:
+    """Start the machine from the pool's rescue ISO; its disks stay as they are."""
+    if call.input.expires_after_s is not None:
+        raise not_in_this_build("a rescue that ends by itself", "expiresAfterS")
+    given = {
+        name: True
+        for name, there in (("sshKeys", call.input.ssh_keys), ("passwordHash", call.input.password_hash))
+        if there
+    }
+    return await run_verb(call, Verb.RESCUE, given)
+
+
+@method("metal", models.NodeMutation, NodeView, A.RESCUE)
+async def unrescue(call: Call[models.NodeMutation]) -> Json:
+    """End a rescue: eject its medium and start the machine's own system."""
+    return await run_verb(call, Verb.UNRESCUE)
+
+
+def _release_actions(asked: models.Release) -> frozenset[Action]:
+    return frozenset({A.ERASE, A.ERASE_WAIVER} if asked.erase_waiver is not None else {A.ERASE})
+
+
+@method("metal", models.Release, NodeView, _release_actions)
+async def release(call: Call[models.Release]) -> Json:
+    """Take the machine back: power off, erase by the profile, verify, compare the BMC with its baseline. Cannot be aborted."""
+    check_input(call.input, call.settings, call.its_pool)
+    return await run_verb(call, Verb.RELEASE, given_of(call, "profile", "confirm_erase", "erase_waiver"))
+
+
+def _retire_actions(asked: models.Retire) -> frozenset[Action]:
+    return frozenset({A.RETIRE, A.ERASE_WAIVER} if asked.erase_waiver is not None else {A.RETIRE})
+
+
+@method("metal", models.Retire, NodeView, _retire_actions)
+async def retire(call: Call[models.Retire]) -> Json:
+    """Take the machine out of service: as release, then hand the BMC over. Cannot be aborted."""
+    fields = ("confirm_erase", "erase_waiver", "keep_credentials", "discard_credentials")
+    return await run_verb(call, Verb.RETIRE, given_of(call, *fields))
+
+
+@method("metal", models.NodeMutation, NodeView, A.OPERATE)
+async def retry(call: Call[models.NodeMutation]) -> Json:
+    """Do the failed operation again, with the input that it had."""
+
+    def failed_input(c: Connection, row: NodeRow) -> Json:
+        failed = operations.last_failed(c, row.node_id)
+        return {} if failed is None else failed.input
+
+    return await run_verb(call, Verb.RETRY, look=failed_input)
+
+
+@method("metal", models.NodeMutation, NodeView, A.OPERATE)
+async def abort(call: Call[models.NodeMutation]) -> Json:
+    """End what is under way, after the step that it is in; what it did to the machine is undone."""
+    return await run_verb(call, Verb.ABORT, record=_abort)
+
+
+def _abort(c: Connection, plan: Decided) -> None:
+    """In maintenance no step runs, so the operation ends at once, and what it did is undone when the hold lifts."""
+    row, call = plan.row, plan.call
+    under_way = operations.get(c, row.operation_id) if row.operation_id is not None else None
+    if under_way is None:
+        raise Lost
+    if row.facts.maintenance or row.facts.quiet:
+        cleanup = None
+        if under_way.touched:
+            left = {"memo": dict(under_way.memo)}
+            cleanup = NewOperation(call.new_id("op"), "side", SideVerb.CLEANUP, call.who.name, left)
+        verb, origin = Verb(under_way.verb), State(under_way.origin_state)
+        state = failure_of(WORKFLOWS[verb], origin) if under_way.touched else origin
+        error = LastError("aborted", "somebody aborted it", under_way.step or "", Micros(call.now))
+        ended = Ended(under_way.operation_id, row.node_id, verb, EndStatus.ABORTED, state, under_way.touched, error)
+        event = state_event(call, row, state, Verb.ABORT.value, under_way.operation_id)
+        operations.end_now(c, row.node_id, ended, plan.audit, [event], call.now, cleanup)
+    elif operations.request_abort(c, row.node_id, call.who.name, plan.audit, plan.events, call.now) is None:
+        raise Lost
+    if plan.idempotency is not None:
+        idempotency.add(c, plan.idempotency, under_way.operation_id, row.node_id, call.now)
+
+
+# ---------------------------------------------------------------- what ends at once
+
+
+@method("metal", models.NodeMutation, NodeView, A.OPERATE)
+async def adopt(call: Call[models.NodeMutation]) -> Json:
+    """Take an inspected machine as it is, with the system that it came with. Nothing is touched."""
+    return await run_verb(call, Verb.ADOPT, record=instant({"system": System.PRESENT}, State.DEPLOYED))
+
+
+@method("metal", models.Remove, NodeView, A.RETIRE)
+async def remove(call: Call[models.Remove]) -> Json:
+    """Forget the node; the machine is not touched. History, drives and erasure records stay. Answers with its last view."""
+    return await run_verb(call, Verb.REMOVE, given_of(call, "abandon"), record=_remove)
+
+
+def _remove(c: Connection, plan: Decided) -> None:
+    row, call = plan.row, plan.call
+    reason = str(plan.operation.input.get("abandon") or "removed")
+    event = event_of(call, row, "metal.node.removed", {"name": row.name, "reason": reason})
+    operations.record_instant(
+        c,
+        row.node_id,
+        None,
+        plan.expected_generation,
+        None,
+        plan.operation,
+        plan.audit,
+        [event],
+        call.now,
+        plan.idempotency,
+        expected_state=row.facts.state,
+    )
+    nodes.tombstone_and_delete(c, row.node_id, reason, call.now)
+
+
+@method("metal", models.SetMaintenance, NodeView, A.OPERATE)
+async def set_maintenance(call: Call[models.SetMaintenance]) -> Json:
+    """Hold new steps on the node, or let them go on. `quiet`: no contact with its BMC at all."""
+    asked = call.input
+    until = _until(call, asked.on, asked.reason)
+    columns = {
+        "maintenance": asked.on,
+        "quiet": asked.on and asked.quiet,
+        "maintenance_reason": asked.reason if asked.on else None,
+        "maintenance_until": until if asked.on else None,
+    }
+    return await run_verb(
+        call, "setMaintenance", given_of(call, "on", "reason", "until", "quiet"), record=instant(columns)
+    )
+
+
+@method("metal", models.SetProtected, NodeView, A.OPERATE)
+async def set_protected(call: Call[models.SetProtected]) -> Json:
+    """Refuse power and erasing verbs on the node to everybody, until it is lifted or its time is up."""
+    asked = call.input
+    until = _until(call, asked.on, asked.reason)
+    columns = {
+        "protected": asked.on,
+        "protected_reason": asked.reason if asked.on else None,
+        "protected_until": until if asked.on else None,
+    }
+    return await run_verb(call, "setProtected", given_of(call, "on", "reason", "until"), record=instant(columns))
+
+
+def _until(call: Call[models.SetMaintenance] | Call[models.SetProtected], on: bool, reason: str | None) -> int | None:
+    faults = []
+    until = None if call.input.until is None else micros(call.input.until)
+    if on and reason is None:
+        faults.append(Fault("reason", "is missing: it says to others why"))
+    if on and until is not None and until <= call.now:
+        faults.append(Fault("until", "lies in the past"))
+    if faults:
+        raise InvalidInput(faults)
+    return until
+
+
+# ---------------------------------------------------------------- side operations
+
+
+@method("metal", models.Refresh, NodeView, A.OPERATE)
+async def refresh(call: Call[models.Refresh]) -> Json:
+    """Read the BMC again. The only look at a machine that is available or deployed."""
+    if call.input.deep:
+        raise not_in_this_build("a deep refresh", "deep")
+    return await run_verb(call, SideVerb.REFRESH)
+
+
+@method("metal", models.SetPower, NodeView, A.POWER)
+async def set_power(call: Call[models.SetPower]) -> Json:
+    """Switch the power through the BMC."""
+    return await run_verb(call, SideVerb.SET_POWER, given_of(call, "action"))
+
+
+@method("metal", models.NotYet, NodeView, A.OPERATE)
+async def service(call: Call[models.NotYet]) -> Json:
+    """Not in this build."""
+    return await run_verb(call, Verb.SERVICE)
+
+
+@method("metal", models.NotYet, NodeView, A.CREDENTIALS)
+async def rotate_bmc_credentials(call: Call[models.NotYet]) -> Json:
+    """Not in this build."""
+    return await run_verb(call, SideVerb.ROTATE_BMC_CREDENTIALS)
+
+
+@method("metal", models.NotYet, NodeView, A.RESCUE)
+async def console(call: Call[models.NotYet]) -> Json:
+    """Not in this build."""
+    return await run_verb(call, SideVerb.CONSOLE)
+
+
+@method("metal", models.NotYet, NodeView, A.OPERATE)
+async def reset_bmc(call: Call[models.NotYet]) -> Json:
+    """Not in this build."""
+    return await run_verb(call, SideVerb.RESET_BMC)
+
+
+@method("metal", models.NotYet, NodeView, A.OPERATE)
+async def identify(call: Call[models.NotYet]) -> Json:
+    """Not in this build."""
+    return await run_verb(call, SideVerb.IDENTIFY)

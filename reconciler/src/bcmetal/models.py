@@ -1,0 +1,405 @@
+"""What each method of the API takes, and the shape of what it answers. The OpenAPI document is made from these very models.
+
+Inputs are strict: unknown fields, wrong types and characters that a log, a header or a BMC could mistake are refused. Answers come from
+the store as ready JSON; their models are for the document alone.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    StringConstraints,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel
+
+from bcmetal.states import SideVerb, State, Verb
+
+TENANT: Final = r"^[A-Za-z0-9._:-]{1,128}$"
+POOL: Final = r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$"
+KEY: Final = r"^[A-Za-z0-9._~:/+=-]{1,128}$"
+NAME: Final = r"^[a-z0-9-]{1,63}$"  # never shaped as an id: those hold an underscore
+NODE: Final = r"^(nd_[0-9a-hjkmnp-tv-z]{26}|[a-z0-9-]{1,63})$"
+PRINTABLE: Final = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"
+MAC: Final = r"^[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5}$"
+WORD: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
+
+USERNAME_BYTES: Final = 64
+PASSWORD_BYTES: Final = 128
+SAFE_INTEGER: Final = 2**53 - 1
+FIRST_YEAR, LAST_YEAR = 2000, 2200
+
+
+def _secret(limit: int) -> AfterValidator:
+    def check(value: SecretStr) -> SecretStr:
+        text = value.get_secret_value()
+        if not text:
+            raise ValueError("is empty")
+        if len(text.encode()) > limit:
+            raise ValueError(f"is longer than {limit} bytes")
+        if any(ord(char) < 32 or 127 <= ord(char) < 160 for char in text):
+            raise ValueError("holds a control character")
+        return value
+
+    return AfterValidator(check)
+
+
+def _moment(value: datetime) -> datetime:
+    if not FIRST_YEAR <= value.year <= LAST_YEAR:
+        raise ValueError(f"lies outside of the years {FIRST_YEAR} to {LAST_YEAR}")
+    return value
+
+
+def _fingerprint(value: str) -> str:
+    bare = value.lower().removeprefix("sha256:").replace(":", "")
+    if len(bare) != 64 or any(char not in "0123456789abcdef" for char in bare):
+        raise ValueError("is no SHA-256 fingerprint: 64 hexadecimal digits, colons as you like")
+    return bare
+
+
+TenantId = Annotated[str, StringConstraints(pattern=TENANT)]
+PoolId = Annotated[str, StringConstraints(pattern=POOL)]
+NodeId = Annotated[str, StringConstraints(pattern=NODE)]
+NodeName = Annotated[str, StringConstraints(pattern=NAME)]
+IdempotencyKey = Annotated[str, StringConstraints(pattern=KEY)]
+Word = Annotated[str, StringConstraints(pattern=WORD)]
+Short = Annotated[str, StringConstraints(pattern=PRINTABLE, min_length=1, max_length=128)]
+Reason = Annotated[str, StringConstraints(pattern=PRINTABLE, min_length=1, max_length=400)]
+Address = Annotated[str, StringConstraints(pattern=PRINTABLE, min_length=1, max_length=512)]
+Mac = Annotated[str, StringConstraints(pattern=MAC, to_lower=True)]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9A-Fa-f]{64}$", to_lower=True)]
+Sha512 = Annotated[str, StringConstraints(pattern=r"^[0-9A-Fa-f]{128}$", to_lower=True)]
+LabelKey = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$")]
+LabelValue = Annotated[str, StringConstraints(pattern=PRINTABLE, max_length=128)]
+Labels = Annotated[dict[LabelKey, LabelValue], Field(max_length=64)]
+Username = Annotated[SecretStr, _secret(USERNAME_BYTES)]
+Password = Annotated[SecretStr, _secret(PASSWORD_BYTES)]
+Moment = Annotated[AwareDatetime, AfterValidator(_moment)]
+Fingerprint = Annotated[str, StringConstraints(max_length=128), AfterValidator(_fingerprint)]
+UserText = Annotated[str, StringConstraints(max_length=64 * 1024)]
+
+
+class Input(BaseModel):
+    """JSON, camelCase, nothing unknown."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        alias_generator=to_camel,
+        hide_input_in_errors=True,
+        allow_inf_nan=False,
+    )
+
+
+class Located(Input):
+    tenant_id: TenantId
+    pool_id: PoolId
+
+
+class OfNode(Located):
+    """About one node; a name stands for the id too."""
+
+    node_id: NodeId
+
+
+class Mutation(Input):
+    idempotency_key: IdempotencyKey | None = None
+
+
+class NodeMutation(OfNode, Mutation):
+    """`ifGeneration`: refused with CONFLICT when the node moved on since then."""
+
+    if_generation: int | None = Field(None, ge=0, le=SAFE_INTEGER)
+
+
+# ---------------------------------------------------------------- metal: parts
+
+
+class Tls(Input):
+    """How the BMC's certificate is trusted; nothing: as its network says. At most one of the three."""
+
+    verify: bool | None = None
+    ca_pem: Annotated[str, StringConstraints(max_length=64 * 1024)] | None = None
+    fingerprint: Fingerprint | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Tls:
+        if self.verify is False and (self.ca_pem or self.fingerprint):
+            raise ValueError("verify: false goes with neither caPem nor fingerprint")
+        if self.ca_pem and self.fingerprint:
+            raise ValueError("give caPem or fingerprint, not both")
+        return self
+
+
+class BmcPlace(Input):
+    """`address`: redfish://HOST[:PORT][/redfish/v1/Systems/ID], redfish+http://…, ipmi://HOST[:PORT], a maker's form, or a bare HOST."""
+
+    address: Address
+    driver: Literal["redfish", "ipmi"] | None = None
+    system_id: Short | None = None
+    tls: Tls = Tls()
+
+
+class NewBmc(BmcPlace):
+    """Either `username` and `password`, or `credentialRef`."""
+
+    username: Username | None = None
+    password: Password | None = None
+    credential_ref: Word | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> NewBmc:
+        if (self.username is None) is not (self.password is None):
+            raise ValueError("username and password go together")
+        if self.username is not None and self.credential_ref is not None:
+            raise ValueError("give username and password, or credentialRef, not both")
+        return self
+
+
+class BmcChange(Input):
+    """What is left out stays as it is."""
+
+    address: Address | None = None
+    driver: Literal["redfish", "ipmi"] | None = None
+    system_id: Short | None = None
+    tls: Tls | None = None
+    credential_ref: Word | None = None
+
+
+class Location(Input):
+    room: Short | None = None
+    rack: Annotated[str, StringConstraints(pattern=WORD)] | None = None
+    unit: Short | None = None
+
+
+class RootDevice(Input):
+    """Hints by which the disk for the system is chosen."""
+
+    serial: Short | None = None
+    wwn: Short | None = None
+    model: Short | None = None
+    min_size_bytes: int | None = Field(None, ge=0, le=SAFE_INTEGER)
+
+
+class Image(Input):
+    """By `name` from the configuration, or by `url` with a checksum."""
+
+    name: Word | None = None
+    url: Annotated[str, StringConstraints(min_length=1, max_length=2048, pattern=r"^[!-~]+$")] | None = None
+    sha256: Sha256 | None = None
+    sha512: Sha512 | None = None
+    format: Literal["iso", "raw", "qcow2"] | None = None
+    compression: Literal["none", "gzip", "zstd", "xz"] | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Image:
+        if (self.name is None) is (self.url is None):
+            raise ValueError("give name or url, one of them")
+        if self.url is not None and self.sha256 is None and self.sha512 is None:
+            raise ValueError("an image by its url needs sha256 or sha512")
+        if self.name is not None and (self.sha256 or self.sha512 or self.format or self.compression):
+            raise ValueError("a named image has its checksum and format in the configuration")
+        return self
+
+
+class EraseWaiver(Input):
+    """Who signs for drives that were not erased: `serials`, or the whole `machine`."""
+
+    reason: Reason
+    custody: Reason | None = None
+    serials: Annotated[tuple[Short, ...], Field(max_length=256)] = ()
+    machine: bool = False
+
+    @model_validator(mode="after")
+    def _one(self) -> EraseWaiver:
+        if self.machine is bool(self.serials):
+            raise ValueError("give serials, or machine: true")
+        return self
+
+
+# ---------------------------------------------------------------- metal: methods
+
+
+class Enroll(Located, Mutation):
+    bmc: NewBmc
+    name: NodeName | None = None
+    boot_mac: Mac | None = None
+    location: Location = Location()
+    asset_tag: Short | None = None
+    labels: Labels = {}
+    root_device: RootDevice | None = None
+    inspect: bool = True
+
+
+class List(Input):
+    """Without `poolId`: every pool of the tenant that the caller may read."""
+
+    tenant_id: TenantId
+    pool_id: PoolId | None = None
+    state: State | None = None
+    labels: Labels = {}
+    query: Short | None = None
+    condition: Annotated[str, StringConstraints(pattern=r"^[a-z-]{1,32}$")] | None = None
+    needs_attention: bool | None = None
+    limit: int = Field(100, ge=1, le=200)
+    cursor: Annotated[str, StringConstraints(pattern=r"^nd_[0-9a-hjkmnp-tv-z]{26}$")] | None = None
+
+
+class Inventory(OfNode):
+    """`since`: also the inventories that were found different after that time."""
+
+    since: Moment | None = None
+
+
+class Timeline(OfNode):
+    limit: int = Field(50, ge=1, le=200)
+
+
+class Plan(OfNode):
+    """A verb and the input that it would get, without tenant, pool and node."""
+
+    verb: Verb | SideVerb
+    input: dict[str, Any] = {}
+
+
+class Inspect(NodeMutation):
+    deep: bool = False
+
+
+class Refresh(NodeMutation):
+    deep: bool = False
+
+
+class Commission(NodeMutation):
+    profile: Word | None = None
+    confirm_erase: Short | None = None
+
+
+class Deploy(NodeMutation):
+    image: Image
+    kind: Literal["iso", "image"] = "iso"
+    user_data: UserText | None = None
+    meta_data: UserText | None = None
+    network_data: UserText | None = None
+    ssh_keys: Annotated[tuple[Annotated[str, StringConstraints(max_length=4096)], ...], Field(max_length=64)] = ()
+    rebuild: bool = False
+    confirm_erase: Short | None = None
+
+
+class Rescue(NodeMutation):
+    ssh_keys: Annotated[tuple[Annotated[str, StringConstraints(max_length=4096)], ...], Field(max_length=64)] = ()
+    password_hash: Annotated[SecretStr, _secret(512)] | None = None
+    expires_after_s: int | None = Field(None, ge=60, le=30 * 86400)
+
+
+class Release(NodeMutation):
+    profile: Word | None = None
+    confirm_erase: Short | None = None
+    erase_waiver: EraseWaiver | None = None
+
+
+class Retire(NodeMutation):
+    confirm_erase: Short | None = None
+    erase_waiver: EraseWaiver | None = None
+    keep_credentials: bool = False
+    discard_credentials: bool = False
+
+    @model_validator(mode="after")
+    def _one(self) -> Retire:
+        if self.keep_credentials and self.discard_credentials:
+            raise ValueError("keepCredentials and discardCredentials exclude each other")
+        return self
+
+
+class Remove(NodeMutation):
+    abandon: Reason | None = None
+
+
+class SetPower(NodeMutation):
+    action: Literal["on", "off", "softOff", "cycle", "nmi"]
+
+
+class SetBmcCredentials(NodeMutation):
+    username: Username
+    password: Password
+
+
+class Update(NodeMutation):
+    name: NodeName | None = None
+    labels: Labels | None = None
+    location: Location | None = None
+    asset_tag: Short | None = None
+    boot_mac: Mac | None = None
+    root_device: RootDevice | None = None
+    bmc: BmcChange | None = None
+    accept_identity: bool = False
+    reason: Reason | None = None
+
+
+class SetMaintenance(NodeMutation):
+    on: bool
+    reason: Reason | None = None
+    until: Moment | None = None
+    quiet: bool = False
+
+
+class SetProtected(NodeMutation):
+    on: bool
+    reason: Reason | None = None
+    until: Moment | None = None
+
+
+class NotYet(NodeMutation):
+    """A method that this build does not have: any further input is let pass."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+# ---------------------------------------------------------------- audit, freeze
+
+
+class AuditList(Input):
+    """Newest first."""
+
+    tenant_id: TenantId
+    pool_id: PoolId | None = None
+    node_id: NodeId | None = None
+    identity: Short | None = None
+    since: Moment | None = None
+    until: Moment | None = None
+    limit: int = Field(100, ge=1, le=200)
+    cursor: Annotated[str, StringConstraints(pattern=r"^[0-9]{1,19}\.au_[0-9a-z]{26}$")] | None = None
+
+
+class AuditExport(Input):
+    """All that matches, one JSON object a line."""
+
+    tenant_id: TenantId
+    since: Moment | None = None
+    until: Moment | None = None
+
+
+class FreezeScope(Mutation):
+    """`siteId` is for a rack, and may be left out where there is one site."""
+
+    tenant_id: TenantId
+    scope_kind: Literal["site", "pool", "rack"]
+    scope_id: PoolId
+    site_id: Word | None = None
+
+
+class FreezeSet(FreezeScope):
+    reason: Reason
+
+
+class FreezeList(Input):
+    tenant_id: TenantId
