@@ -261,6 +261,29 @@ def test_an_address_that_is_no_database_is_refused_in_words(url: str, words: str
         open_store(url)
 
 
+def test_a_file_that_is_no_database_and_a_server_that_is_not_there_are_refused_in_words(tmp_path: Path) -> None:
+    path = tmp_path / "db"
+    path.write_bytes(b"no database " * 100)
+    with pytest.raises(StartRefused, match="cannot be used: file is not a database"):
+        open_store(f"sqlite:///{path}")
+    with pytest.raises(StartRefused, match="cannot be used"):
+        open_store(f"postgresql://nobody@/none?host={tmp_path}")
+
+
+@pytest.mark.postgresql
+def test_a_database_that_goes_away_is_unavailable_and_found_again(postgres_url: str) -> None:
+    with Db(postgres_url) as db:
+        db.write(add, "one")
+        with pytest.raises(Unavailable):
+            db.write(end_my_connection)
+        db.write(add, "two")
+        assert db.read(count) == 2
+
+
+def end_my_connection(c: Connection) -> None:
+    c.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
+
+
 def test_a_missing_database_is_not_made_by_a_reader(tmp_path: Path) -> None:
     with pytest.raises(StartRefused, match="bcmetal init"):
         open_store(f"sqlite:///{tmp_path / 'none'}", create=False)
@@ -283,3 +306,37 @@ def test_ids_sort_by_time_as_bytes(db: Db) -> None:
     db.write(add, "b")
     db.write(add, "B")
     assert [row[0] for row in db.rows("SELECT key_id FROM api_keys ORDER BY key_id")] == ["B", "b"]
+
+
+def test_a_full_disk_tells_nobody_yes_and_the_next_group_is_sound(tmp_path: Path) -> None:
+    def fill_up(c: Connection) -> None:
+        pages = c.execute(text("PRAGMA page_count")).scalar_one()
+        c.execute(text(f"PRAGMA max_page_count = {pages}"))
+
+    def large(c: Connection, name: str) -> None:
+        add(c, name)
+        c.execute(text("INSERT INTO meta (name, value) VALUES (:name, :value)"), {"name": name, "value": "x" * 100_000})
+
+    with Db(f"sqlite:///{tmp_path / 'db'}") as db:
+        hold, held = threading.Event(), threading.Event()
+
+        def wait(c: Connection) -> None:
+            held.set()
+            assert hold.wait(10)
+
+        async def together() -> list[object]:
+            await db.store.write(fill_up)
+            first = asyncio.create_task(db.store.write(wait))
+            while not held.is_set():
+                await asyncio.sleep(0.001)
+            rest = [asyncio.create_task(db.store.write(large, name)) for name in ("one", "two", "three")]
+            await asyncio.sleep(0.01)
+            hold.set()
+            await first
+            return list(await asyncio.gather(*rest, return_exceptions=True))
+
+        answers = db.run(together())
+        yes = [name for name, answer in zip(("one", "two", "three"), answers, strict=True) if answer is None]
+        assert yes == [row[0] for row in db.rows("SELECT key_id FROM api_keys ORDER BY key_id")] == []
+        db.write(large, "four")
+        assert db.rows("SELECT key_id FROM api_keys") == [("four",)]

@@ -189,8 +189,11 @@ _HOLDS: Final = (
     .select_from(nodes_table.outerjoin(operations_table, o.operation_id == bindparam("operation_id")))
     .where(n.node_id == bindparam("node_id"))
 )
-_NEXT: Final = select(func.min(n.due_at)).where(
-    n.due_at > bindparam("now"), n.claim_owner.is_(None), ~n.maintenance, ~n.quiet
+_NEXT: Final = (
+    select(n.due_at)
+    .where(n.due_at > bindparam("now"), n.queued_verb.is_(None), n.claim_owner.is_(None), ~n.maintenance, ~n.quiet)
+    .order_by(n.due_at)
+    .limit(1)
 )
 
 

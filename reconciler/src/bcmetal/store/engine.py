@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Protocol
 
 from sqlalchemy import Connection, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from bcmetal.errors import StartRefused
+from bcmetal.errors import StartRefused, Unavailable
 from bcmetal.store import migrate
 from bcmetal.store.postgres import PostgresStore
 from bcmetal.store.sqlite import LockFile, SqliteStore
@@ -83,6 +83,9 @@ def open_store(
     try:
         store.prepare(migrate.upgrade if migrated else migrate.check)
         done = True
+    except (Unavailable, DBAPIError) as error:
+        cause = getattr(error, "orig", None) or error.__cause__ or error
+        raise StartRefused(f"the database cannot be used: {str(cause).strip().splitlines()[0]}") from error
     finally:
         if not done:
             store.shut()

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
 from bcmetal.errors import Unavailable
 from bcmetal.store.sqlite import function_name
@@ -105,6 +105,7 @@ class PostgresStore:
 
 def _named(error: DBAPIError) -> BaseException:
     """A lost connection is the database's absence, and no fault of the caller's."""
-    if error.connection_invalidated or getattr(error.orig, "sqlstate", "08") is None:
+    unspoken = isinstance(error, OperationalError | InterfaceError) and getattr(error.orig, "sqlstate", None) is None
+    if error.connection_invalidated or unspoken:
         return Unavailable("the database cannot be reached")
     return error

@@ -194,6 +194,8 @@ class SqliteStore:
         with self._writing:
             with _Kept() as whole:
                 self._run_group(group)
+            if whole.error is not None:
+                self._drop_writer()
             done = [job for job in group if job.error is None]
             if whole.error is None and done and self.on_commit is not None:
                 with _Kept() as whole:
@@ -214,6 +216,14 @@ class SqliteStore:
                     job.result = job.fn(c)
             if len(group) > 1 or group[0].error is None:
                 transaction.commit()
+
+    def _drop_writer(self) -> None:
+        """A connection whose transaction failed as a whole (a full disk, an unreadable page) is not trusted with the next one."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            with _Kept():
+                writer.invalidate()
+            writer.close()
 
     @staticmethod
     def _answer(group: Sequence[_Job]) -> None:
