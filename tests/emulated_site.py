@@ -12,7 +12,7 @@ import hashlib
 import http.server
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from bcmetal.states import State, Verb
 from bcmetal.store import claims, nodes, operations, sealed
 from bcmetal.store.engine import OpenStore, open_store
 from bcmetal.store.ids import new_id
-from bcmetal.store.values import NewAudit, NewBmc, NewNode, NewOperation, NodeRow, OperationRow
+from bcmetal.store.values import NewAudit, NewBmc, NewNode, NewOperation, NodeRow, OperationRow, Store
 from bcmetal.vault import Vault, bmc_binding, load_key, new_key
 from bcmetal.workflows import workflow_of
 from bcmetal.workflows.machine import Doors
@@ -157,13 +157,15 @@ class Site:
     lines: Lines = field(init=False)
     engine: Engine = field(init=False)
     abandoned: list[Lines] = field(default_factory=list)
+    engines_store: Store | None = None  # a wrapper that can die; None: the store itself
 
     def __post_init__(self) -> None:
         self._wire()
 
     def _wire(self) -> None:
-        doors = Doors(self.store, self.clock, system_entropy, lambda: self.settings, self.shelf)
-        self.lines = Lines(self.store, self.clock, self.vault, lambda: self.settings)
+        store = self.engines_store or self.store
+        doors = Doors(store, self.clock, system_entropy, lambda: self.settings, self.shelf)
+        self.lines = Lines(store, self.clock, self.vault, lambda: self.settings)
         self.engine = Engine(doors, self.lines, "test-daemon")
 
     async def restart(self) -> None:
@@ -183,7 +185,9 @@ class Site:
     def new_id(self, prefix: str) -> str:
         return new_id(prefix, self.clock.now(), system_entropy(10))
 
-    async def enroll(self, bmc: EmulatedBmc, password: SecretStr | None = None, trust: tuple[str, str] | None = None) -> str:
+    async def enroll(
+        self, bmc: EmulatedBmc, password: SecretStr | None = None, trust: tuple[str, str] | None = None
+    ) -> str:
         """A node in state `enrolled`, its BMC's certificate pinned; its id."""
         node_id, bmc_id = self.new_id("nd"), self.new_id("bm")
         scheme = bmc.address.partition(":")[0]
@@ -220,7 +224,9 @@ class Site:
         """Start a verb as the API would; the operation's id."""
         row = await self.node(node_id)
         policy = self.settings.pools[POOL].policy(self.settings)
-        move = decide(row.facts, verb, params or Params(confirm_erase=row.facts.serial or node_id), policy, self.clock.now())
+        move = decide(
+            row.facts, verb, params or Params(confirm_erase=row.facts.serial or node_id), policy, self.clock.now()
+        )
         assert isinstance(move, Move), move
         assert isinstance(move.verb, Verb)
         operation = NewOperation(
@@ -232,11 +238,13 @@ class Site:
             next(iter(workflow_of(move.verb).steps)),
             move.budget_s * SECOND,
         )
-        audit = NewAudit(
-            self.new_id("au"), "key:test", TENANT, "127.0.0.1", f"compute:metal:{verb}", node_id, "allowed", "t", node_id
-        )
+        audit = self.audit(verb.value, node_id)
         await self.store.write(operations.start, node_id, row.generation, move, operation, audit, [], self.clock.now())
         return operation.operation_id
+
+    def audit(self, action: str, node_id: str) -> NewAudit:
+        name = f"compute:metal:{action}"
+        return NewAudit(self.new_id("au"), "key:test", TENANT, "127.0.0.1", name, node_id, "allowed", "t", node_id)
 
     async def operation(self, operation_id: str) -> OperationRow:
         row = await self.store.read(operations.get, operation_id)
@@ -245,23 +253,23 @@ class Site:
 
     # -------------------------------------------------------- time
 
-    async def settle(self, until: Callable[[], bool] | None = None) -> int:
-        """Run the engine until nothing is due; how many times a node was claimed. `until` ends it earlier."""
+    async def advance(self) -> bool:
+        """One round of the engine, after moving the clock to what is due next; False: nothing is."""
+        if await self.engine.tick():
+            return True
+        due = await self.store.read(claims.next_due, self.clock.now())
+        if due is None:
+            return False
+        self.clock.skip_to(due)
+        await asyncio.sleep(0.001)
+        return True
+
+    async def settle(self) -> None:
+        """Run the engine until nothing is due any more."""
         ends_s = time.monotonic() + SETTLED_WITHIN_S
-        claimed = 0
         while time.monotonic() < ends_s:
-            now_claimed = await self.engine.tick()
-            claimed += now_claimed
-            if until is not None and until():
-                return claimed
-            if now_claimed:
-                continue
-            due = await self.store.read(claims.next_due, self.clock.now())
-            if due is None:
-                return claimed
-            if due > self.clock.now():
-                self.clock.skip_to(due)
-            await asyncio.sleep(0.002)
+            if not await self.advance():
+                return
         raise AssertionError(f"the engine did not come to rest within {SETTLED_WITHIN_S:.0f} s")
 
     async def live(self, node_id: str, verb: Verb, params: Params | None = None, **given: Any) -> State:

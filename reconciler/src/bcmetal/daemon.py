@@ -22,7 +22,7 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from bcmetal import __version__, sweeps
 from bcmetal.api.app import Services, build_app
-from bcmetal.api.tls import api_server
+from bcmetal.api.tls import api_server, bound
 from bcmetal.boot.media import media_app, media_config
 from bcmetal.boot.policy import fetch_policy
 from bcmetal.boot.shelf import Shelf
@@ -33,7 +33,7 @@ from bcmetal.events import Feed
 from bcmetal.line import Lines
 from bcmetal.settings import Settings, load, refused_reload
 from bcmetal.states import Verb
-from bcmetal.store import claims, nodes
+from bcmetal.store import claims, nodes, sealed
 from bcmetal.store.engine import open_store
 from bcmetal.store.values import Store
 from bcmetal.vault import Vault, load_key
@@ -67,6 +67,7 @@ class Daemon:
         try:
             if store.kind == "sqlite":  # one daemon owns it: what is claimed was claimed by one that is gone
                 await store.write(claims.clear_own, "")
+            await self._take_sealed(store, settings)
             shelf = Shelf(settings.daemon.image_folder, lambda: fetch_policy(self._settings))
             doors = Doors(store, clock, system_entropy, self.settings, shelf)
             lines = Lines(store, clock, vault, self.settings)
@@ -103,7 +104,7 @@ class Daemon:
         settings = self._settings
         api, api_sockets = api_server(build_app(services), settings.daemon)
         media = _Quiet(media_config(media_app(doors.store, doors.clock.now, doors.shelf.folder)))
-        media_sockets = [_listener(settings.daemon.media_listen)]
+        media_sockets = [bound(settings.daemon.media_listen)]
         self.api_address = api_sockets[0].getsockname()[:2]
         self.media_address = media_sockets[0].getsockname()[:2]
         loop = asyncio.get_running_loop()
@@ -117,7 +118,7 @@ class Daemon:
         ]
         ticks.start()
         try:
-            while not (api.started and media.started) and not any(task.done() for task in tasks):
+            while not (api.started and media.started) and not any(task.done() for task in tasks):  # noqa: ASYNC110 - uvicorn has no event for it
                 await asyncio.sleep(0.01)
             if ready is not None:
                 ready.set()
@@ -136,12 +137,18 @@ class Daemon:
             if isinstance(result, BaseException):
                 raise result
 
+    async def _take_sealed(self, store: Store, settings: Settings) -> None:
+        """Hand the sealed passwords of named credentials to the settings; they are opened only when they are used."""
+        rows = await store.read(sealed.every)
+        settings.take_sealed({row.owner_id: row for row in rows if row.owner_kind == "credential"})
+
     async def _reload(self, store: Store) -> None:
         try:
             new = load(self._config)
             faults = refused_reload(self._settings, new, await store.read(nodes.pools_in_use))
             if faults:
                 raise InvalidInput(faults)
+            await self._take_sealed(store, new)
         except BcmetalError as error:
             log.error("the configuration is not taken, the old one goes on: %s", error)
             return
@@ -150,26 +157,15 @@ class Daemon:
 
 
 def _ticks(doors: Doors, lines: Lines, feed: Feed, owner: str) -> AsyncIOScheduler:
-    ticks = AsyncIOScheduler(timezone="UTC", job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None})
+    ticks = AsyncIOScheduler(
+        timezone="UTC", job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
+    )
     ticks.add_job(sweeps.sweep, "interval", [doors, lines, owner], seconds=sweeps.SWEEP_EVERY_S)
     ticks.add_job(sweeps.expire, "interval", [doors, owner], seconds=sweeps.EXPIRY_EVERY_S)
     ticks.add_job(sweeps.retain, "interval", [doors, owner], seconds=sweeps.RETENTION_EVERY_S)
     ticks.add_job(lines.close_idle, "interval", seconds=IDLE_EVERY_S)
     ticks.add_job(feed.deliver, "interval", seconds=DELIVERY_EVERY_S)
     return ticks
-
-
-def _listener(listen: str) -> socket.socket:
-    """A bound socket for `host:port` or `[v6]:port`."""
-    host, _, port = listen.rpartition(":")
-    host = host.strip("[]")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    if family is socket.AF_INET6 and host == "::":
-        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-    listener.bind((host, int(port)))
-    return listener
 
 
 class _Quiet(uvicorn.Server):

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
-
-from bcmetal_drivers.errors import DriverError, RejectedCredentials, Transient, UntrustedCertificate
 
 from bcmetal.decisions import (
     SECOND,
@@ -39,6 +37,7 @@ from bcmetal.store.ids import new_id
 from bcmetal.store.values import Claim, Emit, Fact, OperationRow, SetBmc, SetCondition, StepRun, Work
 from bcmetal.workflows import Workflow, workflow_of
 from bcmetal.workflows.machine import Doors, HeldBack, Machine, Step
+from bcmetal_drivers.errors import DriverError, RejectedCredentials, Transient, UntrustedCertificate
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +81,7 @@ class Engine:
         self.lines = lines
         self.owner = owner
         self.at_once = at_once
+        self.stop_after: Callable[[str, str], bool] | None = None  # (operation, its next step): release the node there
         self._leases: dict[str, HeldLease] = {}
         self._wake = asyncio.Event()
 
@@ -136,9 +136,7 @@ class Engine:
         if room <= 0:
             return []
         began_s = self.doors.clock.monotonic_s()
-        found = await self.doors.store.write(
-            claims.claim_due, self.owner, self.doors.clock.now(), room, CAPS, LEASE_S
-        )
+        found = await self.doors.store.write(claims.claim_due, self.owner, self.doors.clock.now(), room, CAPS, LEASE_S)
         for claim in found:
             self._leases[claim.node_id] = HeldLease(self, claim, began_s + LEASE_S)
         return found
@@ -171,7 +169,14 @@ class Engine:
                     await self.doors.store.write(claims.release, lease.claim)
                     return
                 if operation.kind == "workflow":
-                    await self._step(lease, work, operation)
+                    settled = await self._step(lease, work, operation)
+                    if (
+                        isinstance(settled, Run)
+                        and self.stop_after
+                        and self.stop_after(settled.operation_id, settled.step)
+                    ):
+                        await self.doors.store.write(claims.release, lease.claim)
+                        return
                 else:
                     await self._side(lease, work, operation)
         except Stale:
@@ -198,7 +203,7 @@ class Engine:
         line = self.lines.to(work, pool, operation.operation_id)
         return Machine(self.doors, work, operation, pool, lease, line, line.secrets)
 
-    async def _step(self, lease: HeldLease, work: Work, operation: OperationRow) -> None:
+    async def _step(self, lease: HeldLease, work: Work, operation: OperationRow) -> Run | Ended:
         workflow = workflow_of(Verb(operation.verb))
         run = _run_of(work, operation, workflow)
         started = self.doors.clock.now()
@@ -223,6 +228,7 @@ class Engine:
             settled = settle(run, Failed(code, str(conflict)), now)
             step_run = StepRun(run.step, run.attempt + 1, "failed", str(conflict), started, now)
             await self._save(lease, work, operation, run, settled, step_run, [], now)
+        return settled
 
     async def _save(
         self,
@@ -250,7 +256,12 @@ class Engine:
         elif step_run.outcome == "failed":
             found.append(self._emit("metal.step.failed", {**about, "why": step_run.why}))
         if isinstance(settled, Ended):
-            change = {**about, "from": work.node.facts.state.value, "to": settled.state.value, "outcome": settled.status.value}
+            change = {
+                **about,
+                "from": work.node.facts.state.value,
+                "to": settled.state.value,
+                "outcome": settled.status.value,
+            }
             if settled.error is not None:
                 change["code"] = settled.error.code
             found.append(self._emit("metal.state.changed", change))
@@ -313,7 +324,7 @@ class Engine:
             return Failed(error.code, str(error)), False
         except VaultError as error:
             return Failed("vault", str(error)), False
-        except Exception:  # noqa: BLE001 - a bug in one step is a failure of one machine, never of the engine
+        except Exception:  # a bug in one step is a failure of one machine, never of the engine
             log.exception("node %s: step %s", machine.node.name, getattr(step, "__name__", step))
             return Failed("internal", f"a fault of bcmetal itself in step {getattr(step, '__name__', step)}"), False
 
@@ -393,5 +404,3 @@ def _word(outcome: Outcome) -> str:
 
 def _why(outcome: Outcome) -> str | None:
     return None if isinstance(outcome, Done) else outcome.why
-
-

@@ -13,6 +13,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, ParamSpec, TypeVar
 
+from pydantic import SecretStr
+
+from bcmetal.decisions import SECOND, Micros, PoolMode
+from bcmetal.errors import VaultError
+from bcmetal.settings import Pool, Settings
+from bcmetal.store import logins
+from bcmetal.store.values import PutSealed, Sealed, Store, Work
+from bcmetal.vault import Vault, bmc_binding
+from bcmetal.workflows.machine import Clock
 from bcmetal_drivers import registry
 from bcmetal_drivers.capabilities import Bmc, BmcAddress, Credential, Limits, Trust, TrustKind
 from bcmetal_drivers.errors import (
@@ -24,15 +33,6 @@ from bcmetal_drivers.errors import (
     Unreachable,
 )
 from bcmetal_drivers.tls import fetch_fingerprint
-from pydantic import SecretStr
-
-from bcmetal.decisions import SECOND, Micros, PoolMode
-from bcmetal.errors import VaultError
-from bcmetal.settings import Pool, Settings
-from bcmetal.store import logins
-from bcmetal.store.values import PutSealed, Sealed, Store, Work
-from bcmetal.vault import Vault, bmc_binding
-from bcmetal.workflows.machine import Clock
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -183,7 +183,9 @@ class BoundLine:
         binding = bmc_binding(host, trust_kind, trust_value)
         vault = self._lines.vault
         return [
-            PutSealed(vault.seal("bmc", "bmc", row.owner_id, row.field, self.secrets[name], bind=binding, slot=row.slot))
+            PutSealed(
+                vault.seal("bmc", "bmc", row.owner_id, row.field, self.secrets[name], bind=binding, slot=row.slot)
+            )
             for name, row in self.secrets.rows().items()
             if row.owner_kind == "bmc"
         ]
@@ -280,5 +282,3 @@ class BoundLine:
 
     async def fingerprint(self, host: str, port: int) -> str:
         return await self._lines.in_thread(lambda: fetch_fingerprint(host, port, self._lines.limits))
-
-

@@ -9,9 +9,6 @@ import asyncio
 import logging
 from typing import Final
 
-from bcmetal_drivers.capabilities import PowerState, Reading, Readings, need
-from bcmetal_drivers.errors import DriverError, RejectedCredentials, TimedOut, Unreachable
-
 from bcmetal.decisions import SECOND, Micros
 from bcmetal.engine import reach_facts
 from bcmetal.errors import VaultError
@@ -21,6 +18,8 @@ from bcmetal.store import claims, idempotency, leases, media, nodes, outbox, swe
 from bcmetal.store.ids import new_id
 from bcmetal.store.values import Emit, Fact, SetCondition, SetSighting, Work
 from bcmetal.workflows.machine import Doors
+from bcmetal_drivers.capabilities import PowerState, Reading, Readings, need
+from bcmetal_drivers.errors import DriverError, RejectedCredentials, TimedOut, Unreachable
 
 log = logging.getLogger(__name__)
 
@@ -106,9 +105,11 @@ async def expire(doors: Doors, owner: str) -> None:
 
 
 async def retain(doors: Doors, owner: str) -> None:
-    """Drop what is older than it needs to be: idempotency keys after seven days, delivered events after fourteen."""
+    """Drop what is older than it needs to be: idempotency keys after seven days, delivered events after fourteen, images of no medium."""
     if not await doors.store.write(leases.take, "retention", owner, RETENTION_EVERY_S):
         return
     now = doors.clock.now()
     await doors.store.write(idempotency.prune, retention_before(now, IDEMPOTENCY_KEPT_DAYS))
     await doors.store.write(outbox.prune, retention_before(now, EVENTS_KEPT_DAYS))
+    kept = await doors.store.read(media.files, now)
+    await asyncio.to_thread(doors.shelf.prune, set(kept))
