@@ -15,7 +15,7 @@ import pytest
 from bcmetal.client import load_profile, read_private
 from bcmetal.install.local import credentials_beside
 from bcmetal.settings import load
-from cli.conftest import Ran, invoke
+from cli.running import Ran, invoke
 
 
 @pytest.fixture

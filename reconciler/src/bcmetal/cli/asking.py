@@ -14,7 +14,6 @@ from bcmetal.cli.outcome import Outcome, finish
 from bcmetal.cli.progress import Awaited, wait_for
 from bcmetal.cli.session import Session, shared_options
 from bcmetal.cli.targets import resolve
-from bcmetal.states import SideVerb
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -81,7 +80,7 @@ def ask_each(
     """Asks for each node in turn; one refusal does not stop the others. Ends the process with the exit code when it is not 0."""
     nodes = resolve(session, patterns)
     wanted = how.wait if wait is None else wait
-    asked = [ask(session, method, node, how, body(node), alone=len(nodes) == 1, find=wanted) for node in nodes]
+    asked = [ask(session, method, node, how, body(node), alone=len(nodes) == 1) for node in nodes]
     code = finish(session, verb, waited_for(session, method, asked, how.timeout_s) if wanted else asked)
     if code:
         sys.exit(code)
@@ -99,10 +98,7 @@ def waited_for(session: Session, method: str, asked: Sequence[Outcome], timeout_
     return outcomes
 
 
-def ask(
-    session: Session, method: str, node: str, how: How, body: Mapping[str, Any], *, alone: bool, find: bool
-) -> Outcome:
-    """`find`: the operation must be known afterwards, also that of a side operation, which the view does not show."""
+def ask(session: Session, method: str, node: str, how: How, body: Mapping[str, Any], *, alone: bool) -> Outcome:
     from bcmetal.client import ApiError
 
     request: dict[str, Any] = {**session.where(), "nodeId": node, **{k: v for k, v in body.items() if v is not None}}
@@ -112,26 +108,17 @@ def ask(
         request["idempotencyKey"] = how.idempotency_key if alone else f"{how.idempotency_key}:{node}"
     try:
         view = session.client.mutate("metal", method, request)
-        operation_id = asked_operation(view)
-        if method in SIDE and find:
-            operation_id = _newest_of(session, method, view)
     except ApiError as e:
         if e.code == "UNAUTHENTICATED":
             raise
         return Outcome(node, "refused", error=e.as_json())
-    what = "accepted" if operation_id or method in SIDE else "done"
-    return Outcome(str(view.get("name") or node), what, view, operation_id=operation_id)
-
-
-SIDE: Final = frozenset(str(verb) for verb in SideVerb)
-
-
-def _newest_of(session: Session, method: str, view: Mapping[str, Any]) -> str | None:
-    timeline = session.client.call("metal", "timeline", {**session.where(), "nodeId": view["nodeId"]})
-    return next((str(o["id"]) for o in timeline["operations"] if o.get("verb") == method), None)
+    operation_id = asked_operation(view)
+    return Outcome(
+        str(view.get("name") or node), "accepted" if operation_id else "done", view, operation_id=operation_id
+    )
 
 
 def asked_operation(view: Mapping[str, Any]) -> str | None:
-    """The workflow that this answer is about."""
+    """The operation that this answer is about; None when it ended at once."""
     operation = view.get("operation") or {}
     return str(operation["id"]) if operation.get("id") else None

@@ -203,14 +203,35 @@ def plan(
     given: dict[str, Any] = {"profile": profile_name, "confirmErase": confirm_erase, "rebuild": rebuild or None}
     if image:
         given |= {"image": {"name": image}, "kind": "iso"}
-    body = {"verb": verb, "input": {k: v for k, v in given.items() if v is not None}}
+    body = {"verb": _METHODS.get(verb, verb), "input": {k: v for k, v in given.items() if v is not None}}
     _each(session, "plan", nodes, body, lambda answer: _plan(verb, answer))
+
+
+_METHODS = {"power": "setPower", "credentials": "setBmcCredentials"}  # where the command has a shorter word
 
 
 def _plan(verb: str, answer: dict[str, Any]) -> None:
     view, made = answer.get("node") or {}, answer.get("plan") or {}
-    click.echo(clean(f"{view.get('name')} is {view.get('state')}; {verb}:"))
-    click.echo("\n".join(outline(made, 1)))
+    name = str(view.get("name"))
+    leads = f", leads to {made['leadsTo']}" if made.get("leadsTo") else ""
+    click.echo(
+        clean(f"{name} is {view.get('state')}; {verb} is {'allowed' if made.get('allowed') else 'NOT allowed'}{leads}")
+    )
+    if made.get("refusal"):
+        for line in error_lines(made["refusal"], name):
+            click.echo(f"  {line}")
+    print_pairs(
+        [
+            ("needs grants", ", ".join(made.get("actions") or [])),
+            ("grants missing", ", ".join(made.get("actionsMissing") or [])),
+            ("erases disks", "yes" if made.get("erasesDisks") else "no"),
+            ("on failure", made.get("onFailure")),
+            ("time budget", _budget(made.get("budgetS"))),
+        ],
+        indent="  ",
+    )
+    for n, step in enumerate(made.get("steps") or [], start=1):
+        click.echo(clean(f"  {n:>2} {step}"))
 
 
 @click.command(

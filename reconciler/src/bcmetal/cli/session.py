@@ -81,15 +81,19 @@ class Session:
             self._client.close()
             self._client = None
 
-    def where(self, *, pool_needed: bool = True) -> dict[str, str]:
-        """`tenantId` and `poolId` of a request."""
+    def of_tenant(self) -> dict[str, str]:
+        """`tenantId` of a request."""
         tenant = self.tenant or self.client.profile.tenant
-        pool = self.pool or self.client.profile.pool
         if not tenant:
             raise click.UsageError("which tenant? Say --tenant ID, or put `tenant` into the profile")
-        if pool_needed and not pool:
+        return {"tenantId": tenant}
+
+    def where(self) -> dict[str, str]:
+        """`tenantId` and `poolId` of a request."""
+        pool = self.pool or self.client.profile.pool
+        if not pool:
             raise click.UsageError("which pool? Say --pool ID, or put `pool` into the profile")
-        return {"tenantId": tenant} | ({"poolId": pool} if pool else {})
+        return {**self.of_tenant(), "poolId": pool}
 
     def answer(self, doc: Json) -> None:
         """The one JSON document."""

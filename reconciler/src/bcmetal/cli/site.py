@@ -46,7 +46,7 @@ class Scope(click.ParamType[tuple[str, str]]):
 
 def _body(session: Session, scope: tuple[str, str], site: str | None) -> dict[str, Any]:
     body: dict[str, Any] = {"scopeKind": scope[0], "scopeId": scope[1]}
-    return {**session.where(pool_needed=False), **body} | ({"siteId": site} if site else {})
+    return {**session.of_tenant(), **body} | ({"siteId": site} if site else {})
 
 
 @click.command(
@@ -102,7 +102,7 @@ Examples:
 @with_session
 def freeze_list(session: Session, /) -> None:
     """Show what is held, by whom and why."""
-    answer = session.client.call("freeze", "list", session.where(pool_needed=False))
+    answer = session.client.call("freeze", "list", session.of_tenant())
     if session.as_json:
         session.answer(answer)
         return
@@ -132,7 +132,7 @@ Examples:
 @with_session
 def audit(session: Session, /, node: str | None, limit: int) -> None:
     """Who did what, whence, on what, and with what outcome; refusals too. Newest first."""
-    body: dict[str, Any] = {**session.where(pool_needed=False), "limit": limit}
+    body: dict[str, Any] = {**(session.where() if node else session.of_tenant()), "limit": limit}
     if node:
         body["nodeId"] = node
     answer = session.client.call("audit", "list", body)

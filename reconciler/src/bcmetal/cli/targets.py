@@ -75,9 +75,7 @@ def resolve(session: Session, patterns: Sequence[str]) -> list[str]:
 
 def every_node(session: Session, wanted: dict[str, Any], *, all_pools: bool = False) -> Iterator[dict[str, Any]]:
     """The views of all nodes that match, page by page."""
-    body = {**session.where(pool_needed=not all_pools), "limit": 200, **wanted}
-    if all_pools:
-        body.pop("poolId", None)
+    body = {**(session.of_tenant() if all_pools else session.where()), "limit": 200, **wanted}
     while True:
         page = session.client.call("metal", "list", body)
         yield from page["nodes"]

@@ -177,7 +177,7 @@ def _text(path: Path | None) -> str | None:
     epilog="""\b
 Examples:
   bcmetal rescue r3u17 --wait
-  bcmetal rescue r3u17 --expires-after 2h --wait
+  bcmetal rescue 'r3u[01-04]' --wait --timeout 15m
 """
 )
 @verb_options

@@ -17,14 +17,14 @@ from pydantic import SecretStr
 from sqlalchemy import Connection
 
 from bcmetal.clock import SystemClock, system_entropy
-from bcmetal.daemon import open_admin
 from bcmetal.decisions import SECOND, Micros
 from bcmetal.errors import Fault, InvalidInput
-from bcmetal.settings import Settings
+from bcmetal.settings import Settings, load
 from bcmetal.store import audit, keys, sealed
+from bcmetal.store.engine import open_store
 from bcmetal.store.ids import ENTROPY_BYTES, new_id
 from bcmetal.store.values import NewAudit, Sealed, Store
-from bcmetal.vault import Vault
+from bcmetal.vault import Vault, load_key
 
 T = TypeVar("T")
 
@@ -191,8 +191,16 @@ class _Admin:
 
 
 def _run(config: Path, work: Callable[[_Admin], Awaitable[T]]) -> T:
-    async def inside(admin: _Admin) -> T:
-        return await work(admin)
+    """The store is opened without the daemon's lock: these are transactions like any other."""
 
-    with credentials_beside(config), open_admin(config) as (store, vault, settings):
-        return asyncio.run(inside(_Admin(store, vault, settings, SystemClock().now())))
+    async def inside() -> T:
+        settings = load(config)
+        vault = Vault([load_key(settings.daemon.vault_key)])
+        store = open_store(settings.daemon.database, exclusive=False)
+        try:
+            return await work(_Admin(store, vault, settings, SystemClock().now()))
+        finally:
+            await store.close()
+
+    with credentials_beside(config):
+        return asyncio.run(inside())
