@@ -87,7 +87,7 @@ def _trust(
     said = tls is not None and bool(tls.model_fields_set)
     if address.scheme in ("ipmi", "redfish+http"):
         wrong = [Fault("bmc.tls", f"{address.scheme} has no certificate")] if said else []
-        return TrustKind.SYSTEM.value, "", wrong
+        return (TrustKind.SYSTEM if address.scheme == "ipmi" else TrustKind.NONE).value, "", wrong
     if tls is not None and tls.fingerprint is not None:
         return TrustKind.FINGERPRINT.value, tls.fingerprint, []
     if tls is not None and tls.ca_pem is not None:

@@ -1,0 +1,293 @@
+"""A site for the API's tests: a real store and vault, four identities, no machine and no engine; called in process, as ASGI."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import secrets
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+
+from sqlalchemy import Connection, text
+
+from bcmetal.api.app import Services, build_app
+from bcmetal.api.auth import CERTIFICATE
+from bcmetal.decisions import SECOND, Micros
+from bcmetal.events import Feed
+from bcmetal.settings import Settings, check
+from bcmetal.states import Verb
+from bcmetal.store import keys, outbox, views
+from bcmetal.store.engine import OpenStore, open_store
+from bcmetal.store.ids import new_id
+from bcmetal.vault import Vault, VaultKey
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+TENANT: Final = "tenant-a"
+POOL: Final = "pool-a"
+STEPS: Final = ("look", "act", "see")
+
+DOC: Final[dict[str, Any]] = {
+    "daemon": {"images_from": ["mirror.example", "10.9.0.0/24"]},
+    "sites": {"site-a": {"owner": "platform"}, "site-b": {"owner": "tenant-b"}},
+    "networks": {
+        "bmc": {
+            "cidrs": ["10.20.0.0/16"],
+            "names": ["*.bmc.example"],
+            "tls": "pin-first",
+            "media_url": "http://10.20.0.5",
+        },
+        "lab": {"cidrs": ["10.30.0.0/16"], "tls": "off", "plain_http": True},
+    },
+    "credentials": {"fleet": {"username": "bcmetal", "password": "sealed:fleet", "networks": ["bmc"]}},
+    "images": {
+        "os": {"url": "https://mirror.example/os.iso", "sha256": "0" * 64, "format": "iso"},
+        "rescue": {"url": "https://mirror.example/rescue.iso", "sha256": "1" * 64, "format": "iso"},
+    },
+    "profiles": {
+        "commission": {"standard": {"erase": ["bmc"]}, "as-it-is": {"erase": "none"}},
+        "release": {
+            "standard": {"erase": ["bmc"]},
+            "waived": {"erase": ["bmc"], "unerased": "waiver"},
+            "as-it-is": {"erase": "none"},
+        },
+    },
+    "pools": {
+        POOL: {
+            "owner": TENANT,
+            "site": "site-a",
+            "commission": "standard",
+            "release": "standard",
+            "trust_bmc_erase": True,
+            "rescue_iso": "rescue",
+        },
+        "pool-a2": {"owner": TENANT, "site": "site-a", "commission": "standard", "release": "standard"},
+        "pool-b": {"owner": "tenant-b", "site": "site-b", "commission": "standard", "release": "standard"},
+    },
+    "identities": [
+        {"name": "cert:admin", "tenant": "platform"},
+        {"name": "cert:stranger", "tenant": "tenant-b"},
+    ],
+    "grants": [
+        {"to": "key:reader", "role": "reader", "on": f"compute-pool/{POOL}"},
+        {"to": "key:operator", "role": "operator", "on": f"compute-pool/{POOL}"},
+        {"to": "key:admin", "role": "admin", "on": "site/site-a"},
+        {"to": "cert:admin", "role": "admin", "on": "site/site-a"},
+        {"to": "key:other", "role": "admin", "on": "site/site-b"},
+        {"to": "key:eraser", "actions": ["read", "erase"], "on": f"compute-pool/{POOL}"},
+    ],
+}
+KEYS: Final = {
+    "reader": TENANT,
+    "operator": TENANT,
+    "admin": "platform",
+    "eraser": TENANT,
+    "nobody": TENANT,
+    "other": "tenant-b",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    status: int
+    headers: Mapping[str, str]
+    raw: bytes
+
+    @property
+    def doc(self) -> Any:
+        return json.loads(self.raw)
+
+    @property
+    def error(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.doc["error"]
+        return found
+
+    @property
+    def code(self) -> str:
+        return str(self.error["code"]) if self.status >= 400 else "OK"
+
+    @property
+    def fields(self) -> set[str]:
+        return {fault["field"] for fault in self.error["details"]["faults"]}
+
+
+@dataclass(slots=True)
+class Site:
+    folder: Path
+    doc: dict[str, Any] = field(default_factory=lambda: json.loads(json.dumps(DOC)))
+    keys: dict[str, str] = field(default_factory=dict)
+    woken: list[str | None] = field(default_factory=list)
+    skipped: int = 0
+
+    def __post_init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.store: OpenStore = open_store(f"sqlite:///{self.folder / 'db'}")
+        self.vault = Vault([VaultKey(os.urandom(32))])
+        self.settings: Settings = check(self.doc)
+        self.feed = Feed(self.store, "test")
+        self.services = Services(
+            store=self.store,
+            settings=lambda: self.settings,
+            vault=self.vault,
+            clock=self.now,
+            entropy=os.urandom,
+            wake=self.woken.append,
+            steps_of=self.steps_of,
+            version="0",
+            feed=self.feed,
+        )
+        self.app = build_app(self.services)
+        for name, tenant in KEYS.items():
+            self.keys[name] = self.new_key(name, tenant)
+
+    # These are read by the tests and by the app alike.
+    loop: asyncio.AbstractEventLoop = field(init=False)
+    store: OpenStore = field(init=False)
+    vault: Vault = field(init=False)
+    settings: Settings = field(init=False)
+    feed: Feed = field(init=False)
+    services: Services = field(init=False)
+    app: Any = field(init=False)
+
+    def now(self) -> Micros:
+        return Micros(time.time_ns() // 1000 + self.skipped)
+
+    def steps_of(self, verb: Verb) -> tuple[str, ...]:
+        return STEPS
+
+    def close(self) -> None:
+        self.run(self.store.close())
+        self.loop.close()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(work)
+
+    def read(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return self.run(self.store.read(fn, *args, **kwargs))
+
+    def write(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return self.run(self.store.write(fn, *args, **kwargs))
+
+    def new_id(self, prefix: str) -> str:
+        return new_id(prefix, self.now(), os.urandom(10))
+
+    def new_key(self, name: str, tenant: str, expires_at: Micros | None = None) -> str:
+        token = "bcmk_" + secrets.token_urlsafe(32)
+        digest = hashlib.sha256(token.encode()).digest()
+        self.write(keys.insert, self.new_id("ky"), digest, f"key:{name}", tenant, self.now(), expires_at)
+        return token
+
+    def change(self, change: Callable[[dict[str, Any]], None]) -> None:
+        """The configuration, read again."""
+        change(self.doc)
+        self.settings = check(self.doc)
+
+    # ---------------------------------------------------- calls
+
+    def send(
+        self,
+        path: str,
+        body: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        method: str = "POST",
+        certificate: str | None = None,
+        address: str = "192.0.2.7",
+    ) -> Answered:
+        return self.run(self._send(path, body, headers or {}, method, certificate, address))
+
+    async def _send(
+        self, path: str, body: bytes, headers: Mapping[str, str], method: str, certificate: str | None, address: str
+    ) -> Answered:
+        scope: dict[str, Any] = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": method,
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": b"",
+            "root_path": "",
+            "scheme": "https",
+            "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()],
+            "client": (address, 40000),
+            "server": ("127.0.0.1", 8443),
+        }
+        if certificate is not None:
+            scope[CERTIFICATE] = certificate
+        sent: list[dict[str, Any]] = []
+        got = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive() -> dict[str, Any]:
+            return got.pop(0) if got else {"type": "http.disconnect"}
+
+        async def send(message: dict[str, Any]) -> None:
+            sent.append(message)
+
+        await self.app(scope, receive, send)
+        start = next(one for one in sent if one["type"] == "http.response.start")
+        raw = b"".join(one.get("body", b"") for one in sent if one["type"] == "http.response.body")
+        heads = {name.decode().lower(): value.decode() for name, value in start["headers"]}
+        return Answered(int(start["status"]), heads, raw)
+
+    def post(self, path: str, body: Any, who: str | None = "admin", **more: Any) -> Answered:
+        """`who`: the name of one of the keys; None: no credential."""
+        headers = {"Content-Type": "application/json"}
+        if who is not None:
+            headers["Authorization"] = f"Bearer {self.keys[who]}"
+        return self.send(path, json.dumps(body).encode(), {**headers, **more.pop("headers", {})}, **more)
+
+    def metal(
+        self, name: str, body: Mapping[str, Any] | None = None, who: str | None = "admin", **more: Any
+    ) -> Answered:
+        place = {"tenantId": TENANT, "poolId": POOL}
+        return self.post(f"/api/compute/metal/{name}", {**place, **(body or {})}, who, **more)
+
+    def of(self, node_id: str, name: str, who: str | None = "admin", **given: Any) -> Answered:
+        """A method that is about one node."""
+        return self.metal(name, {"nodeId": node_id, **given}, who)
+
+    # ---------------------------------------------------- nodes
+
+    def enroll(self, name: str = "r3u17", **given: Any) -> str:
+        """A node whose inspect did not begin; its id."""
+        bmc = {"address": "redfish://10.20.3.17", "username": "root", "password": secrets.token_urlsafe(9)}
+        answer = self.metal("enroll", {"name": name, "bmc": {**bmc, **given.pop("bmc", {})}, "inspect": False, **given})
+        assert answer.status == 200, answer.raw
+        return str(answer.doc["nodeId"])
+
+    def put(self, node_id: str, **columns: Any) -> None:
+        """Columns of the node's row, as if the engine had written them."""
+
+        def write(c: Connection) -> None:
+            sets = ", ".join(f"{name} = :{name}" for name in columns)
+            c.execute(text(f"UPDATE nodes SET {sets} WHERE node_id = :node_id"), {**columns, "node_id": node_id})  # noqa: S608
+            views.rewrite(c, node_id, self.now())
+
+        self.write(write)
+
+    def view(self, node_id: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.of(node_id, "get").doc
+        return found
+
+    def events(self) -> list[outbox.EventRow]:
+        self.run(self.feed.deliver())
+        return self.read(outbox.since, 0, 1000)
+
+    def operations(self, node_id: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.of(node_id, "timeline").doc["operations"]
+        return found
+
+    def audited(self) -> list[Mapping[str, Any]]:
+        def rows(c: Connection) -> list[Mapping[str, Any]]:
+            return [dict(row._mapping) for row in c.execute(text("SELECT * FROM audit ORDER BY at, audit_id"))]
+
+        return self.read(rows)
+
+    def skip(self, seconds: float) -> None:
+        self.skipped += int(seconds * SECOND)
