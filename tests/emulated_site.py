@@ -10,33 +10,35 @@ import asyncio
 import contextlib
 import hashlib
 import http.server
+import json
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import uvicorn
-from bcmetal_drivers.emulated.rack import EmulatedBmc, Rack
 from pydantic import SecretStr
+from sqlalchemy import Connection, select
 
 from bcmetal.boot.media import media_app, media_config
 from bcmetal.boot.policy import fetch_policy
 from bcmetal.boot.shelf import Shelf
 from bcmetal.clock import system_entropy
-from bcmetal.decisions import SECOND, Micros, Move, Params, decide
+from bcmetal.decisions import SECOND, Micros, Move, Params, Refusal, decide
 from bcmetal.engine import Engine
 from bcmetal.line import Lines
 from bcmetal.settings import Settings, load
-from bcmetal.states import State, Verb
-from bcmetal.store import claims, nodes, operations, sealed
+from bcmetal.states import SideVerb, State, Verb
+from bcmetal.store import claims, nodes, operations, sealed, tables
 from bcmetal.store.engine import OpenStore, open_store
 from bcmetal.store.ids import new_id
-from bcmetal.store.values import NewAudit, NewBmc, NewNode, NewOperation, NodeRow, OperationRow, Store
+from bcmetal.store.values import NewAudit, NewBmc, NewNode, NewOperation, NodeRow, OperationRow, Sealed, Store
 from bcmetal.vault import Vault, bmc_binding, load_key, new_key
 from bcmetal.workflows import workflow_of
 from bcmetal.workflows.machine import Doors
+from bcmetal_drivers.emulated.rack import EmulatedBmc, Rack
 
 TENANT = "tenant-a"
 POOL = "pool-a"
@@ -186,11 +188,17 @@ class Site:
         return new_id(prefix, self.clock.now(), system_entropy(10))
 
     async def enroll(
-        self, bmc: EmulatedBmc, password: SecretStr | None = None, trust: tuple[str, str] | None = None
+        self,
+        bmc: EmulatedBmc,
+        password: SecretStr | None = None,
+        trust: tuple[str, str] | None = None,
+        port: int | None = None,
+        scheme: str | None = None,
+        system_path: str | None = None,
     ) -> str:
-        """A node in state `enrolled`, its BMC's certificate pinned; its id."""
+        """A node in state `enrolled`, its BMC's certificate pinned; its id. What is given replaces what is true."""
         node_id, bmc_id = self.new_id("nd"), self.new_id("bm")
-        scheme = bmc.address.partition(":")[0]
+        scheme = scheme or bmc.address.partition(":")[0]
         path = bmc.address.partition("/redfish/v1")[1:]
         kind, value = trust or (("fingerprint", bmc.fingerprint) if scheme == "redfish" else ("system", ""))
         new = NewNode(
@@ -200,8 +208,8 @@ class Site:
             POOL,
             bmc.name,
             bmc_id,
-            NewBmc("bmc", scheme, bmc.host, bmc.port, kind, value),
-            system_path="".join(path) or None,
+            NewBmc("bmc", scheme, bmc.host, port or bmc.port, kind, value),
+            system_path=system_path or "".join(path) or None,
         )
         await self.store.write(nodes.insert, new, self.clock.now())
         binding = bmc_binding(bmc.host, kind, value)
@@ -241,6 +249,39 @@ class Site:
         audit = self.audit(verb.value, node_id)
         await self.store.write(operations.start, node_id, row.generation, move, operation, audit, [], self.clock.now())
         return operation.operation_id
+
+    async def queue(self, node_id: str, verb: SideVerb, secrets: Sequence[Sealed] = (), **given: Any) -> str:
+        """Queue a side operation as the API would; its id."""
+        operation = NewOperation(self.new_id("op"), "side", verb, "key:test", given, sealed=secrets)
+        audit = self.audit(verb.value, node_id)
+        await self.store.write(operations.queue_side, node_id, operation, audit, [], self.clock.now())
+        return operation.operation_id
+
+    async def give_credentials(self, node_id: str, username: str, password: SecretStr) -> str:
+        """Store a candidate and queue its trial; the operation's id."""
+        node = await self.node(node_id)
+        assert node.bmc is not None
+        binding = bmc_binding(node.bmc.host, node.bmc.trust_kind, node.bmc.trust_value)
+        rows = [
+            self.vault.seal("bmc", "bmc", node.bmc.bmc_id, name, secret, bind=binding, slot="candidate")
+            for name, secret in (("username", SecretStr(username)), ("password", password))
+        ]
+        return await self.queue(node_id, SideVerb.SET_BMC_CREDENTIALS, rows)
+
+    async def set_node(self, node_id: str, **columns: Any) -> None:
+        await self.store.write(nodes.update, node_id, columns, self.clock.now())
+
+    async def erasure_records(self, node_id: str) -> list[dict[str, Any]]:
+        def read(c: Connection) -> list[dict[str, Any]]:
+            rows = c.execute(select(tables.erasure_records.c.doc).where(tables.erasure_records.c.node_id == node_id))
+            return [json.loads(row.doc) for row in rows]
+
+        return await self.store.read(read)
+
+    def refusal(self, node: NodeRow, verb: Verb, params: Params) -> str | None:
+        """Why `decide` refuses, None when it does not."""
+        decided = decide(node.facts, verb, params, self.settings.pools[POOL].policy(self.settings), self.clock.now())
+        return decided.reason if isinstance(decided, Refusal) else None
 
     def audit(self, action: str, node_id: str) -> NewAudit:
         name = f"compute:metal:{action}"

@@ -89,7 +89,8 @@ def test_a_crash_after_any_effect_of_any_workflow_changes_nothing_about_its_end(
         (tmp_path / "recorded").mkdir()
         (tmp_path / "crashed").mkdir()
         counts = await record(tmp_path / "recorded")
-        crashes, wrong = 0, []
+        crashes = 0
+        wrong: list[str] = []
         async with a_mortal_site(tmp_path / "crashed") as (site, bmc, effects):
             for at in range(1, max(counts.values()) + 1):
                 node_id = await begin_life(site, bmc)
