@@ -13,10 +13,10 @@ import http.server
 import json
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import uvicorn
 from pydantic import SecretStr
@@ -373,3 +373,9 @@ async def a_site(
             finally:
                 await site.close()
                 await asyncio.to_thread(site.rack.stop)
+
+
+class OnASite(Protocol):
+    """Run a scenario on a site of its own."""
+
+    def __call__(self, scenario: Callable[[Site], Awaitable[None]], erase: str = '["bmc"]') -> None: ...

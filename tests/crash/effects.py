@@ -9,11 +9,11 @@ import threading
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from bcmetal_drivers.emulated.rack import Rack, Write
 from sqlalchemy import Connection
 
 from bcmetal.store.engine import OpenStore
 from bcmetal_drivers.emulated.faults import Rule
+from bcmetal_drivers.emulated.rack import Rack, Write
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
-from bcmetal_drivers.emulated.rack import EmulatedBmc
 from sqlalchemy import Connection, text
 
 from bcmetal.decisions import Params
@@ -20,6 +19,7 @@ from bcmetal.states import BUSY, State, Verb
 from bcmetal.store import nodes, operations
 from bcmetal.workflows import workflow_of
 from bcmetal_drivers.capabilities import BootDevice, PowerAction
+from bcmetal_drivers.emulated.rack import EmulatedBmc
 from crash.effects import Crashed, Effects, MortalStore
 from crash.life import LIFE, Chapter, plant_everywhere
 from emulated_site import Site, a_site

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import socket
-from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
@@ -19,15 +16,7 @@ from bcmetal_drivers.capabilities import PowerAction, PowerState
 from bcmetal_drivers.emulated.faults import Rule
 from bcmetal_drivers.emulated.rack import EmulatedBmc
 from crash.life import LIFE, erased, plant_everywhere
-from emulated_site import Site, a_site, iso_server
-
-
-def with_site(tmp_path: Path, scenario: Callable[[Site], Awaitable[None]], erase: str = '["bmc"]') -> None:
-    async def run() -> None:
-        async with a_site(tmp_path, erase=erase) as site:
-            await scenario(site)
-
-    asyncio.run(run())
+from emulated_site import OnASite, Site, iso_server
 
 
 async def inspected_to(site: Site, bmc: EmulatedBmc, until: State) -> str:
@@ -55,7 +44,7 @@ def a_dead_port() -> int:
         return port
 
 
-def test_a_rejected_password_fails_at_once_and_is_tried_at_most_twice_in_ten_minutes(tmp_path: Path) -> None:
+def test_a_rejected_password_fails_at_once_and_is_tried_at_most_twice_in_ten_minutes(on_a_site: OnASite) -> None:
     async def scenario(site: Site) -> None:
         bmc = site.rack.add_redfish("m1")
         site.rack.start()
@@ -68,10 +57,10 @@ def test_a_rejected_password_fails_at_once_and_is_tried_at_most_twice_in_ten_min
             assert await code_of(site, node_id) == "login-budget"
         assert site.rack.failed_logins(bmc) == 2
 
-    with_site(tmp_path, scenario)
+    on_a_site(scenario)
 
 
-def test_new_credentials_are_proven_before_they_are_taken_and_then_may_be_tried_at_once(tmp_path: Path) -> None:
+def test_new_credentials_are_proven_before_they_are_taken_and_then_may_be_tried_at_once(on_a_site: OnASite) -> None:
     async def scenario(site: Site) -> None:
         bmc = site.rack.add_redfish("m1")
         site.rack.start()
@@ -82,10 +71,10 @@ def test_new_credentials_are_proven_before_they_are_taken_and_then_may_be_tried_
         await site.settle()
         assert await site.live(node_id, Verb.RETRY) is State.INSPECTED
 
-    with_site(tmp_path, scenario)
+    on_a_site(scenario)
 
 
-def test_wrong_new_credentials_are_dropped_and_the_old_ones_stay(tmp_path: Path) -> None:
+def test_wrong_new_credentials_are_dropped_and_the_old_ones_stay(on_a_site: OnASite) -> None:
     async def scenario(site: Site) -> None:
         bmc = site.rack.add_redfish("m1")
         site.rack.start()
@@ -96,10 +85,10 @@ def test_wrong_new_credentials_are_dropped_and_the_old_ones_stay(tmp_path: Path)
         assert (operation.status, operation.error and operation.error["code"]) == ("failed", "bmc-credentials-rejected")
         assert await site.live(node_id, Verb.INSPECT) is State.INSPECTED
 
-    with_site(tmp_path, scenario)
+    on_a_site(scenario)
 
 
-def test_an_unreachable_bmc_fails_by_its_own_budget_and_blocks_nobody(tmp_path: Path) -> None:
+def test_an_unreachable_bmc_fails_by_its_own_budget_and_blocks_nobody(on_a_site: OnASite) -> None:
     async def scenario(site: Site) -> None:
         good, away = site.rack.add_redfish("good"), site.rack.add_redfish("away")
         site.rack.start()
@@ -115,10 +104,10 @@ def test_an_unreachable_bmc_fails_by_its_own_budget_and_blocks_nobody(tmp_path: 
         assert node.last_error is not None
         assert "reach" in node.last_error["message"] or "connect" in node.last_error["message"]
 
-    with_site(tmp_path, scenario)
+    on_a_site(scenario)
 
 
-def test_a_certificate_that_is_not_the_pinned_one_is_refused_and_no_login_is_tried(tmp_path: Path) -> None:
+def test_a_certificate_that_is_not_the_pinned_one_is_refused_and_no_login_is_tried(on_a_site: OnASite) -> None:
     async def scenario(site: Site) -> None:
         bmc = site.rack.add_redfish("m1")
         site.rack.start()
@@ -128,10 +117,10 @@ def test_a_certificate_that_is_not_the_pinned_one_is_refused_and_no_login_is_tri
         assert site.rack.sessions(bmc) == 0
         assert site.rack.failed_logins(bmc) == 0
 
-    with_site(tmp_path, scenario)
+    on_a_site(scenario)
 
 
-def test_the_first_certificate_is_pinned_where_the_network_says_so(tmp_path: Path) -> None:
+def test_the_first_certificate_is_pinned_where_the_network_says_so(on_a_site: OnASite) -> None:
     async def scenario(site: Site) -> None:
         bmc = site.rack.add_redfish("m1")
         site.rack.start()
@@ -142,10 +131,10 @@ def test_the_first_certificate_is_pinned_where_the_network_says_so(tmp_path: Pat
         assert (node.bmc.trust_kind, node.bmc.trust_value) == ("fingerprint", bmc.fingerprint)
         assert await site.live(node_id, Verb.INSPECT) is State.INSPECTED  # the password still opens under the pin
 
-    with_site(tmp_path, scenario)
+    on_a_site(scenario)
 
 
-def test_a_host_that_is_no_redfish_service_is_said_to_be_none(tmp_path: Path) -> None:
+def test_a_host_that_is_no_redfish_service_is_said_to_be_none(on_a_site: OnASite) -> None:
     async def scenario(site: Site) -> None:
         bmc = site.rack.add_redfish("m1")
         site.rack.start()
@@ -155,10 +144,10 @@ def test_a_host_that_is_no_redfish_service_is_said_to_be_none(tmp_path: Path) ->
             assert await site.live(node_id, Verb.INSPECT) is State.INSPECT_FAILED
         assert await code_of(site, node_id) == "bmc-not-this-service"
 
-    with_site(tmp_path, scenario)
+    on_a_site(scenario)
 
 
-def test_a_system_id_that_does_not_exist_is_named_with_those_that_do(tmp_path: Path) -> None:
+def test_a_system_id_that_does_not_exist_is_named_with_those_that_do(on_a_site: OnASite) -> None:
     async def scenario(site: Site) -> None:
         bmc = site.rack.add_redfish("m1")
         site.rack.start()
@@ -166,7 +155,7 @@ def test_a_system_id_that_does_not_exist_is_named_with_those_that_do(tmp_path: P
         assert await site.live(node_id, Verb.INSPECT) is State.INSPECT_FAILED
         assert await code_of(site, node_id) == "bmc-no-such-system"
 
-    with_site(tmp_path, scenario)
+    on_a_site(scenario)
 
 
 @pytest.mark.parametrize(
@@ -177,7 +166,9 @@ def test_a_system_id_that_does_not_exist_is_named_with_those_that_do(tmp_path: P
     ],
     ids=["404", "checksum"],
 )
-def test_an_image_that_is_not_there_costs_the_machine_nothing(image: dict[str, str], code: str, tmp_path: Path) -> None:
+def test_an_image_that_is_not_there_costs_the_machine_nothing(
+    image: dict[str, str], code: str, on_a_site: OnASite
+) -> None:
     async def scenario(site: Site) -> None:
         bmc = site.rack.add_redfish("m1")
         site.rack.start()
@@ -189,10 +180,10 @@ def test_an_image_that_is_not_there_costs_the_machine_nothing(image: dict[str, s
         assert await code_of(site, node_id) == code
         assert [w for w in site.rack.writes[writes:] if w.kind == "effect"] == []
 
-    with_site(tmp_path, scenario)
+    on_a_site(scenario)
 
 
-def test_an_erase_that_is_claimed_and_can_be_seen_to_be_none_fails(tmp_path: Path) -> None:
+def test_an_erase_that_is_claimed_and_can_be_seen_to_be_none_fails(on_a_site: OnASite) -> None:
     async def scenario(site: Site) -> None:
         bmc = site.rack.add_redfish("m1")
         site.rack.start()
@@ -203,10 +194,10 @@ def test_an_erase_that_is_claimed_and_can_be_seen_to_be_none_fails(tmp_path: Pat
         assert await code_of(site, node_id) == "erase-not-verified"
         assert (await site.node(node_id)).facts.disks is Disks.HALF
 
-    with_site(tmp_path, scenario)
+    on_a_site(scenario)
 
 
-def test_an_erase_that_cannot_be_seen_through_is_recorded_as_the_bmcs_word(tmp_path: Path) -> None:
+def test_an_erase_that_cannot_be_seen_through_is_recorded_as_the_bmcs_word(on_a_site: OnASite) -> None:
     async def scenario(site: Site) -> None:
         bmc = site.rack.add_redfish("m1")
         site.rack.start()
@@ -218,10 +209,10 @@ def test_an_erase_that_cannot_be_seen_through_is_recorded_as_the_bmcs_word(tmp_p
         assert {record["serial"] for record in records} == set(bmc.machine.drives)
         assert {record["verifier"] for record in records} == {"bmc"}
 
-    with_site(tmp_path, scenario)
+    on_a_site(scenario)
 
 
-def test_without_an_erase_the_node_says_so(tmp_path: Path) -> None:
+def test_without_an_erase_the_node_says_so(on_a_site: OnASite) -> None:
     async def scenario(site: Site) -> None:
         bmc = site.rack.add_redfish("m1")
         site.rack.start()
@@ -232,10 +223,10 @@ def test_without_an_erase_the_node_says_so(tmp_path: Path) -> None:
         assert node.facts.disks is Disks.FOREIGN
         assert all(drive.holds_data for drive in bmc.machine.drives.values())
 
-    with_site(tmp_path, scenario, erase='"none"')
+    on_a_site(scenario, erase='"none"')
 
 
-def test_a_frozen_pool_holds_every_act_and_the_budget_stands_still(tmp_path: Path) -> None:
+def test_a_frozen_pool_holds_every_act_and_the_budget_stands_still(on_a_site: OnASite) -> None:
     async def scenario(site: Site) -> None:
         bmc = site.rack.add_redfish("m1")
         site.rack.start()
@@ -255,7 +246,7 @@ def test_a_frozen_pool_holds_every_act_and_the_budget_stands_still(tmp_path: Pat
         assert await site.state(node_id) is State.AVAILABLE
         assert erased(bmc, 0) == []
 
-    with_site(tmp_path, scenario)
+    on_a_site(scenario)
 
 
 @pytest.mark.parametrize(
@@ -274,7 +265,7 @@ def test_a_frozen_pool_holds_every_act_and_the_budget_stands_still(tmp_path: Pat
     ],
     ids=lambda rule: rule.action,
 )
-def test_a_whole_life_on_a_bmc_that_misbehaves(rule: Rule, tmp_path: Path) -> None:
+def test_a_whole_life_on_a_bmc_that_misbehaves(rule: Rule, on_a_site: OnASite) -> None:
     async def scenario(site: Site) -> None:
         bmc = site.rack.add_redfish("m1")
         site.rack.start()
@@ -289,7 +280,7 @@ def test_a_whole_life_on_a_bmc_that_misbehaves(rule: Rule, tmp_path: Path) -> No
             assert chapter.judge(bmc, boots) == []
         assert site.rack.fired(number) > 0
 
-    with_site(tmp_path, scenario)
+    on_a_site(scenario)
 
 
 @pytest.mark.parametrize(
@@ -302,7 +293,9 @@ def test_a_whole_life_on_a_bmc_that_misbehaves(rule: Rule, tmp_path: Path) -> No
     ],
 )
 @pytest.mark.parametrize("kind", ["redfish", "ipmi"])
-def test_power_is_set_and_seen(kind: str, action: str, before: PowerState, after: PowerState, tmp_path: Path) -> None:
+def test_power_is_set_and_seen(
+    kind: str, action: str, before: PowerState, after: PowerState, on_a_site: OnASite
+) -> None:
     async def scenario(site: Site) -> None:
         bmc = site.rack.add_redfish("m1") if kind == "redfish" else site.rack.add_ipmi("m1")
         site.rack.start()
@@ -316,10 +309,10 @@ def test_power_is_set_and_seen(kind: str, action: str, before: PowerState, after
         assert bmc.machine.power is after
         assert len(bmc.machine.boots) - boots == (1 if action in ("on", "cycle") else 0)
 
-    with_site(tmp_path, scenario)
+    on_a_site(scenario)
 
 
-def test_an_ipmi_machine_goes_through_its_life_without_deploy_and_rescue(tmp_path: Path) -> None:
+def test_an_ipmi_machine_goes_through_its_life_without_deploy_and_rescue(on_a_site: OnASite) -> None:
     async def scenario(site: Site) -> None:
         bmc = site.rack.add_ipmi("m1")
         site.rack.start()
@@ -331,10 +324,10 @@ def test_an_ipmi_machine_goes_through_its_life_without_deploy_and_rescue(tmp_pat
         assert node.facts.not_erased
         assert bmc.machine.power is PowerState.OFF
 
-    with_site(tmp_path, scenario, erase='"none"')
+    on_a_site(scenario, erase='"none"')
 
 
-def test_maintenance_lets_a_verb_wait_and_go_on_afterwards(tmp_path: Path) -> None:
+def test_maintenance_lets_a_verb_wait_and_go_on_afterwards(on_a_site: OnASite) -> None:
     async def scenario(site: Site) -> None:
         bmc = site.rack.add_redfish("m1")
         site.rack.start()
@@ -349,10 +342,10 @@ def test_maintenance_lets_a_verb_wait_and_go_on_afterwards(tmp_path: Path) -> No
         await site.settle()
         assert await site.state(node_id) is State.AVAILABLE
 
-    with_site(tmp_path, scenario)
+    on_a_site(scenario)
 
 
-def test_a_foreign_machine_that_runs_is_left_running_until_somebody_confirms(tmp_path: Path) -> None:
+def test_a_foreign_machine_that_runs_is_left_running_until_somebody_confirms(on_a_site: OnASite) -> None:
     async def scenario(site: Site) -> None:
         bmc = site.rack.add_redfish("m1")
         site.rack.start()
@@ -362,4 +355,4 @@ def test_a_foreign_machine_that_runs_is_left_running_until_somebody_confirms(tmp
         assert bmc.machine.power is PowerState.ON
         assert [w for w in site.rack.writes if w.kind == "effect"] == []
 
-    with_site(tmp_path, scenario)
+    on_a_site(scenario)
