@@ -250,8 +250,8 @@ class Machine:
     def install(self, serial: str) -> None:
         """Write an operating system on a drive."""
         with self._settled():
-            self.plant(serial)
-            self._drives[serial].system = True
+            drive = self._drives[serial]
+            drive.holds_data, drive.says_erased, drive.system = True, False, True
 
     @property
     def system_present(self) -> bool:
@@ -270,15 +270,18 @@ class Machine:
     # ------------------------------------------------------------ time
 
     def settle(self) -> None:
-        """Let what is due take place."""
+        """Let what is due take place. `settle_first` is never called with the lock held: what it does takes the lock itself."""
         self.settle_first()
         with self.lock:
-            pending = self._pending
-            if pending is not None and self._clock() >= pending.due:
-                self._pending = None
-                self._power = pending.then
-                if pending.boots:
-                    self._boot(pending.due)
+            self._finish_transition()
+
+    def _finish_transition(self) -> None:
+        pending = self._pending
+        if pending is not None and self._clock() >= pending.due:
+            self._pending = None
+            self._power = pending.then
+            if pending.boots:
+                self._boot(pending.due)
 
     def _settled(self) -> threading.RLock:
         self.settle()
@@ -287,7 +290,7 @@ class Machine:
     def _move(self, shown: PowerState, then: PowerState, boots: bool) -> None:
         self._pending = _Pending(shown, then, self._clock() + self.power_lag_s, boots)
         if self.power_lag_s <= 0:
-            self.settle()
+            self._finish_transition()
 
     def _choice(self) -> tuple[BootDevice, Medium | None]:
         device = self._override.device

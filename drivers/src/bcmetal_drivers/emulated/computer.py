@@ -1,0 +1,203 @@
+"""Routes to the system itself: sushy-tools' document made truthful, and the boot override with Once, which it ignores."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from bcmetal_drivers.capabilities import BootDevice
+from bcmetal_drivers.emulated.application import ask
+from bcmetal_drivers.emulated.interior import ROOT, Call, Handler, Interior, link, resource
+from bcmetal_drivers.emulated.machine import Machine
+from bcmetal_drivers.emulated.messages import Answer, Refusal
+from bcmetal_drivers.emulated.quirks import Quirks
+from bcmetal_drivers.emulated.systems import BOOT_TARGETS, MANAGER, MODES, RESETS
+
+WRITABLE: Final = {"Boot", "AssetTag", "IndicatorLED", "LocationIndicatorActive"}
+SYSTEM: Final = r"/Systems/([^/]+)"
+
+
+def show_root(inside: Interior, call: Call) -> Answer:
+    answer = ask(inside.drivers, call.request)
+    first = next(iter(inside.machines.values()))
+    answer.doc |= {
+        "RedfishVersion": "1.15.0",
+        "UUID": str(first.uuid),
+        "Vendor": inside.maker.vendor,
+        "Product": inside.maker.product,
+        "AccountService": link(f"{ROOT}/AccountService"),
+        "Tasks": link(f"{ROOT}/TaskService"),
+        "UpdateService": link(f"{ROOT}/UpdateService"),
+    }
+    for absent in ("Registries", "CertificateService", "@Redfish.Copyright"):
+        answer.doc.pop(absent, None)
+    if inside.quirks.session_service:
+        answer.doc["SessionService"] = link(f"{ROOT}/SessionService")
+        answer.doc["Links"] = {"Sessions": link(f"{ROOT}/SessionService/Sessions")}
+    return answer
+
+
+def show_manager(inside: Interior, call: Call) -> Answer:
+    answer, path = ask(inside.drivers, call.request), f"{ROOT}/Managers/{MANAGER}"
+    first = next(iter(inside.machines.values()))
+    answer.doc |= {
+        "UUID": str(first.uuid),
+        "Model": inside.maker.bmc_model,
+        "Manufacturer": inside.maker.manufacturer,
+        "FirmwareVersion": inside.maker.firmware,
+        "Description": f"{inside.maker.vendor} BMC",
+        "EthernetInterfaces": link(f"{path}/EthernetInterfaces"),
+        "Actions": {"#Manager.Reset": {"target": f"{path}/Actions/Manager.Reset"}},
+    }
+    answer.doc.pop("VirtualMedia", None)
+    if inside.quirks.media_at in ("managers", "both"):
+        answer.doc["VirtualMedia"] = link(f"{path}/VirtualMedia")
+    return answer
+
+
+def show_system(inside: Interior, call: Call, system: str) -> Answer:
+    machine = inside.machine(system)
+    answer, quirks, hardware = ask(inside.drivers, call.request), inside.quirks, machine.hardware
+    answer.doc |= {
+        "UUID": str(hardware.uuid),
+        "Name": "System",
+        "SystemType": "Physical",
+        "HostName": "",
+        "AssetTag": machine.asset_tag,
+        "Manufacturer": hardware.manufacturer,
+        "Model": hardware.model,
+        "SerialNumber": hardware.serial,
+        "SKU": hardware.sku,
+        "PartNumber": hardware.part_number,
+        "LocationIndicatorActive": machine.identify,
+        "Status": {"State": "Enabled", "Health": machine.health, "HealthRollup": machine.health},
+        "Boot": _boot(machine, quirks),
+        "Processors": link(f"{ROOT}/Systems/{system}/Processors"),
+        "TrustedModules": [{"InterfaceType": "TPM2_0", "FirmwareVersion": "7.2.2.0", "Status": {"State": "Enabled"}}],
+    }
+    answer.doc.pop("@Redfish.Copyright", None)
+    answer.doc["ProcessorSummary"]["Model"] = "Intel(R) Xeon(R) Gold 6326 CPU @ 2.90GHz"
+    reset = answer.doc["Actions"]["#ComputerSystem.Reset"]
+    reset["ResetType@Redfish.AllowableValues"] = list(RESETS)
+    if quirks.media_at == "managers":
+        answer.doc.pop("VirtualMedia", None)
+    if quirks.boot_settings:
+        answer.doc["@Redfish.Settings"] = {
+            "@odata.type": "#Settings.v1_3_5.Settings",
+            "SettingsObject": link(f"{ROOT}/Systems/{system}/Settings"),
+        }
+    return answer
+
+
+def change_system(inside: Interior, call: Call, system: str) -> Answer:
+    if inside.quirks.boot_settings and "Boot" in call.request.json():
+        raise Refusal(400, "PropertyNotWritable", "The property Boot is written to the Settings resource.")
+    return _change(inside, call, system)
+
+
+def show_settings(inside: Interior, call: Call, system: str) -> Answer:
+    machine = inside.machine(system)
+    _has_settings(inside, system)
+    boot = _boot(machine, inside.quirks)
+    return resource(f"{ROOT}/Systems/{system}/Settings", "ComputerSystem.v1_20_0", "Settings", Boot=boot)
+
+
+def change_settings(inside: Interior, call: Call, system: str) -> Answer:
+    _has_settings(inside, system)
+    return _change(inside, call, system)
+
+
+def show_secure_boot(inside: Interior, call: Call, system: str) -> Answer:
+    machine, answer = inside.machine(system), ask(inside.drivers, call.request)
+    answer.doc["SecureBootCurrentBoot"] = "Enabled" if machine.secure_boot_in_force else "Disabled"
+    return answer
+
+
+def _has_settings(inside: Interior, system: str) -> None:
+    if not inside.quirks.boot_settings:
+        raise Refusal(404, "ResourceMissingAtURI", f"The system {system} has no Settings resource.")
+
+
+def _change(inside: Interior, call: Call, system: str) -> Answer:
+    """All of it or nothing."""
+    machine, wanted = inside.machine(system), call.request.json()
+    unknown = wanted.keys() - WRITABLE
+    if unknown or not wanted:
+        raise Refusal(400, "PropertyUnknown", f"Cannot be written: {', '.join(sorted(unknown)) or 'nothing'}.")
+    if "Boot" in wanted:
+        _arm(machine, inside.quirks, wanted["Boot"])
+    if "AssetTag" in wanted:
+        machine.asset_tag = str(wanted["AssetTag"])
+    if "IndicatorLED" in wanted:
+        machine.identify = wanted["IndicatorLED"] != "Off"
+    if "LocationIndicatorActive" in wanted:
+        machine.identify = bool(wanted["LocationIndicatorActive"])
+    return Answer(204)
+
+
+def _targets(quirks: Quirks) -> dict[str, BootDevice]:
+    """The words of this BMC. Where the virtual CD is UsbCd, Cd is the drive that nobody has any more: it falls through to the disk."""
+    if quirks.cd_name == "Cd":
+        return BOOT_TARGETS
+    return {**BOOT_TARGETS, "Cd": BootDevice.DISK, quirks.cd_name: BootDevice.CD}
+
+
+def _boot(machine: Machine, quirks: Quirks) -> dict[str, Any]:
+    armed, targets = machine.override, _targets(quirks)
+    words = {device: word for word, device in reversed(targets.items())}
+    if armed.device is BootDevice.DISK:
+        words[BootDevice.DISK] = "Hdd"
+    if armed.device is BootDevice.CD:
+        words[BootDevice.CD] = quirks.cd_name
+    boot: dict[str, Any] = {
+        "BootSourceOverrideEnabled": "Disabled" if armed.device is BootDevice.NONE else "Once" if armed.once else "Continuous",
+        "BootSourceOverrideTarget": words[armed.device],
+        "BootSourceOverrideTarget@Redfish.AllowableValues": list(targets),
+        "BootSourceOverrideEnabled@Redfish.AllowableValues": _enabled(quirks),
+        "BootOrder": ["Boot0001", "Boot0002"],
+    }  # fmt: skip
+    if quirks.mode_shown:
+        boot["BootSourceOverrideMode"] = next(word for word, mode in MODES.items() if mode is machine.boot_mode)
+        boot["BootSourceOverrideMode@Redfish.AllowableValues"] = list(MODES)
+    return boot
+
+
+def _enabled(quirks: Quirks) -> list[str]:
+    return ["Disabled", "Once", "Continuous"] if quirks.continuous else ["Disabled", "Once"]
+
+
+def _arm(machine: Machine, quirks: Quirks, boot: object) -> None:
+    """What is not given stays; a target alone is armed as Once."""
+    if not isinstance(boot, dict):
+        raise Refusal(400, "PropertyValueTypeError", "Boot is no object.")
+    targets, modes = _targets(quirks), MODES if quirks.mode_shown else {}
+    allowed = {
+        "BootSourceOverrideTarget": list(targets),
+        "BootSourceOverrideEnabled": _enabled(quirks),
+        "BootSourceOverrideMode": list(modes),
+    }
+    for name, value in boot.items():
+        if name not in allowed:
+            raise Refusal(400, "PropertyUnknown", f"The property {name} is not writable here.")
+        if value not in allowed[name]:
+            raise Refusal(400, "PropertyValueNotInList", f"The value {value!r} of {name} is not acceptable.")
+    now = machine.override
+    target, enabled, mode = (boot.get(name) for name in allowed)
+    device = targets[target] if target else now.device
+    if enabled == "Disabled":
+        device = BootDevice.NONE
+    once = enabled == "Once" if enabled else (True if now.device is BootDevice.NONE else now.once)
+    if target or enabled:
+        machine.arm(device, once, modes[mode] if mode else None)
+    elif mode:
+        machine.boot_mode = modes[mode]
+
+
+ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
+    ("GET", r"", show_root),
+    ("GET", rf"/Managers/{MANAGER}", show_manager),
+    ("GET", SYSTEM, show_system),
+    ("PATCH", SYSTEM, change_system),
+    ("GET", rf"{SYSTEM}/Settings", show_settings),
+    ("PATCH", rf"{SYSTEM}/Settings", change_settings),
+    ("GET", rf"{SYSTEM}/SecureBoot", show_secure_boot),
+)

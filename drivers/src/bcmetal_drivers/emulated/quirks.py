@@ -1,0 +1,44 @@
+"""How one Redfish BMC of the rack differs from a well-behaved one, changeable while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+
+@dataclass(slots=True)
+class Quirks:
+    erase: bool = True  # drives offer SecureErase
+    erase_s: float = 0.0  # how long an erase takes
+    erase_lie: str | None = None  # "visible": completed and still shows data; "hidden": looks erased and is not
+    basic: bool = True  # HTTP Basic is accepted
+    session_service: bool = True  # there is one
+    session_limit: int = 8
+    session_timeout_s: float = 1800.0
+    lock_after: int | None = None  # failed logins in a row
+    lock_s: float = 60.0
+    etag: bool = False  # PATCH demands If-Match
+    etag_form: str = "strong"  # or "weak", "empty", "absent"
+    page: int | None = None  # members a page
+    media_at: str = "systems"  # or "managers", "both"
+    media_insert: str = "action"  # or "patch": no actions, the slot is written
+    cd_name: str = "Cd"  # or "UsbCd": what the virtual one is called in the boot override
+    boot_settings: bool = False  # the override must be written to the Settings resource
+    continuous: bool = True  # BootSourceOverrideEnabled knows Continuous
+    mode_shown: bool = True  # BootSourceOverrideMode is there
+    refuse_same_power: bool = False  # a reset to the state that it is in is answered 409
+    volumes_shown: bool = True  # drives tell which volumes are on them
+
+    def set(self, name: str, value: object) -> None:
+        """Raises ValueError for a name that is not one of the fields."""
+        if name not in {field.name for field in fields(self)}:
+            raise ValueError(f"a Redfish BMC of the rack has no setting {name!r}")
+        setattr(self, name, value)
+
+    def snapshot(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def restore(self, doc: Mapping[str, Any]) -> None:
+        for name, value in doc.items():
+            self.set(name, value)

@@ -1,0 +1,164 @@
+"""HTTP as the rack's BMCs speak it: cheroot with TLS, kept-alive lines, and lines that are reset on demand."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import hashlib
+import ipaddress
+import os
+import socket
+import ssl
+import struct
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from cheroot import errors, server, wsgi
+from cheroot.makefile import StreamReader, StreamWriter
+from cheroot.ssl import Adapter
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+CONNECTION: Final = "bcmetal.connection"
+THREADS: Final = 4
+WsgiApp = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+class Dropped(errors.FatalSSLAlert):
+    """The connection is to be reset, with no answer. cheroot ends a connection in silence for this class of error."""
+
+
+class _Connection(server.HTTPConnection):
+    reset = False
+    requests = 0
+
+    def close(self) -> None:
+        if self.reset:
+            with contextlib.suppress(OSError):
+                self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.rfile.close()
+            self.socket.close()
+        else:
+            super().close()
+
+
+class _Gateway(wsgi.Gateway_10):
+    def get_environ(self) -> dict[str, Any]:  # type: ignore[override]  # cheroot's stubs say None
+        environ: dict[str, Any] = super().get_environ()  # type: ignore[no-untyped-call]
+        self.req.conn.requests += 1
+        environ[CONNECTION] = self.req.conn
+        return environ
+
+
+class _Tls(Adapter):
+    """The handshake is left to the thread that reads: a client that stops in it holds up nobody else."""
+
+    def __init__(self, certificate: str) -> None:
+        super().__init__(certificate, certificate)
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.load_cert_chain(certificate)
+
+    def bind(self, sock: socket.socket) -> socket.socket:
+        return sock
+
+    def wrap(self, sock: socket.socket) -> tuple[ssl.SSLSocket, dict[str, str]]:
+        wrapped = self.context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+        return wrapped, self.get_environ()
+
+    def get_environ(self) -> dict[str, str]:
+        return {"wsgi.url_scheme": "https", "HTTPS": "on"}
+
+    def makefile(self, sock: ssl.SSLSocket, mode: str = "r", bufsize: int = -1) -> Any:
+        return (StreamReader if "r" in mode else StreamWriter)(sock, mode, bufsize)
+
+
+class _Server(wsgi.Server):
+    def error_log(self, msg: str = "", level: int = 20, traceback: bool = False) -> None:
+        """Clients that vanish are everyday; nothing is printed."""
+
+
+class Listener:
+    """One address and port. Port 0 takes a free one at the first start, kept in `port` from then on."""
+
+    def __init__(self, host: str, port: int, app: WsgiApp, certificate: Path | None, name: str) -> None:
+        self.host = host
+        self.port = port
+        self._app = app
+        self._certificate = certificate
+        self._name = name
+        self._server: wsgi.Server | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        made = _Server((self.host, self.port), self._app, numthreads=THREADS, server_name=self.host, timeout=30)
+        made.gateway = _Gateway
+        made.ConnectionClass = _Connection
+        made.keep_alive_conn_limit = 256
+        made.expiration_interval = 0.2
+        made.nodelay = True
+        if self._certificate is not None:
+            made.ssl_adapter = _Tls(str(self._certificate))
+        made.prepare()
+        self.port = made.bind_addr[1]
+        self._server = made
+        self._thread = threading.Thread(target=made.serve, name=f"redfish {self._name}", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        if self._server is None or self._thread is None:
+            return
+        self._server.stop()
+        self._thread.join(timeout=10)
+        self._server = self._thread = None
+
+
+def drop(environ: dict[str, Any]) -> Dropped:
+    """The error to raise for this request's connection to be reset."""
+    connection = environ.get(CONNECTION)
+    if connection is not None:
+        connection.reset = True
+    return Dropped("reset on demand")
+
+
+def requests_on_this_line(environ: dict[str, Any]) -> int:
+    return int(environ[CONNECTION].requests)
+
+
+def certificate(path: Path, host: str, name: str) -> None:
+    """Write a new key and self-signed certificate there, 0600, if there is none."""
+    if path.exists():
+        return
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=3650))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(host))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as f:
+        f.write(private + made.public_bytes(serialization.Encoding.PEM))
+
+
+def certificate_pem(path: Path) -> str:
+    text = path.read_text()
+    return text[text.index("-----BEGIN CERTIFICATE-----") :]
+
+
+def fingerprint(path: Path) -> str:
+    """SHA-256 of the leaf's DER."""
+    return hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate_pem(path))).hexdigest()

@@ -1,0 +1,229 @@
+"""Routes that sushy-tools lacks: sessions, accounts, Tasks, firmware inventory, the manager's network and its reset."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pydantic import SecretStr
+
+from bcmetal_drivers.emulated.accounts import Account, Login
+from bcmetal_drivers.emulated.interior import ROOT, Call, Handler, Interior, collection, link, resource
+from bcmetal_drivers.emulated.messages import Answer, Refusal, not_found
+from bcmetal_drivers.emulated.sessions import Session, TableFull
+from bcmetal_drivers.emulated.systems import MANAGER
+from bcmetal_drivers.emulated.tasks import PATH as TASKS
+
+SESSIONS: Final = f"{ROOT}/SessionService/Sessions"
+ACCOUNTS: Final = f"{ROOT}/AccountService/Accounts"
+FIRMWARE: Final = f"{ROOT}/UpdateService/FirmwareInventory"
+PASSWORD_LENGTHS: Final = (1, 64)
+
+
+# ---------------------------------------------------------------- sessions
+
+
+def session_service(inside: Interior, call: Call) -> Answer:
+    timeout = int(inside.quirks.session_timeout_s)
+    return resource(
+        f"{ROOT}/SessionService", "SessionService.v1_1_9", "Session Service",
+        ServiceEnabled=True, SessionTimeout=timeout, Sessions=link(SESSIONS),
+    )  # fmt: skip
+
+
+def list_sessions(inside: Interior, call: Call) -> Answer:
+    return collection(SESSIONS, "Session", [f"{SESSIONS}/{session.id}" for session in inside.sessions.listed()])
+
+
+def open_session(inside: Interior, call: Call) -> Answer:
+    wanted = call.request.json()
+    username, password = wanted.get("UserName"), wanted.get("Password")
+    if not isinstance(username, str) or not isinstance(password, str):
+        raise Refusal(400, "PropertyMissing", "UserName and Password are required properties.")
+    verdict = inside.accounts.check(username, password)
+    if verdict is Login.LOCKED:
+        raise Refusal(403, "AccountLocked", "The account is locked; try again later.")
+    if verdict is Login.BAD:
+        raise Refusal(401, "InsufficientPrivilege", "The user name or the password is wrong.")
+    try:
+        session = inside.sessions.open(username)
+    except TableFull:
+        raise Refusal(503, "SessionLimitExceeded", "The session establishment failed: too many sessions.") from None
+    answer = _session(session)
+    return Answer(201, answer.doc, {"X-Auth-Token": session.token, "Location": f"{SESSIONS}/{session.id}"})
+
+
+def show_session(inside: Interior, call: Call, session_id: str) -> Answer:
+    return _session(_known_session(inside, session_id))
+
+
+def close_session(inside: Interior, call: Call, session_id: str) -> Answer:
+    if not inside.sessions.close(session_id):
+        raise not_found(f"{SESSIONS}/{session_id}")
+    return Answer(204)
+
+
+def _session(session: Session) -> Answer:
+    return resource(f"{SESSIONS}/{session.id}", "Session.v1_7_0", "User Session", UserName=session.username)
+
+
+def _known_session(inside: Interior, session_id: str) -> Session:
+    for session in inside.sessions.listed():
+        if session.id == session_id:
+            return session
+    raise not_found(f"{SESSIONS}/{session_id}")
+
+
+# ---------------------------------------------------------------- accounts
+
+
+def account_service(inside: Interior, call: Call) -> Answer:
+    shortest, longest = PASSWORD_LENGTHS
+    return resource(
+        f"{ROOT}/AccountService", "AccountService.v1_15_0", "Account Service",
+        ServiceEnabled=True, MinPasswordLength=shortest, MaxPasswordLength=longest,
+        AccountLockoutThreshold=inside.quirks.lock_after or 0, AccountLockoutDuration=int(inside.quirks.lock_s),
+        Accounts=link(ACCOUNTS),
+    )  # fmt: skip
+
+
+def list_accounts(inside: Interior, call: Call) -> Answer:
+    return collection(ACCOUNTS, "ManagerAccount", [f"{ACCOUNTS}/{slot}" for slot in inside.accounts.slots])
+
+
+def show_account(inside: Interior, call: Call, slot: str) -> Answer:
+    account = _known_account(inside, slot)
+    return resource(
+        f"{ACCOUNTS}/{slot}", "ManagerAccount.v1_12_0", "User Account",
+        UserName=account.username, Password=None, RoleId=account.role, Enabled=account.enabled,
+        Locked=inside.accounts.locked(account.username),
+    )  # fmt: skip
+
+
+def change_account(inside: Interior, call: Call, slot: str) -> Answer:
+    """A new password ends the account's other sessions, as many BMCs do."""
+    account, wanted = _known_account(inside, slot), call.request.json()
+    unknown = wanted.keys() - {"Password", "Enabled"}
+    if unknown or not wanted:
+        raise Refusal(400, "PropertyNotWritable", f"Cannot be written: {', '.join(sorted(unknown)) or 'nothing'}.")
+    if "Enabled" in wanted:
+        account.enabled = bool(wanted["Enabled"])
+    if "Password" in wanted:
+        password = wanted["Password"]
+        shortest, longest = PASSWORD_LENGTHS
+        if not isinstance(password, str) or not shortest <= len(password) <= longest:
+            raise Refusal(400, "PropertyValueFormatError", f"A password has {shortest} to {longest} characters.")
+        account.password = SecretStr(password)
+        inside.sessions.close_all(account.username, but=call.token)
+        inside.password_changed(account.username, account.password)
+    return show_account(inside, call, slot)
+
+
+def _known_account(inside: Interior, slot: str) -> Account:
+    try:
+        return inside.accounts.slots[slot]
+    except KeyError:
+        raise not_found(f"{ACCOUNTS}/{slot}") from None
+
+
+# ---------------------------------------------------------------- Tasks
+
+
+def task_service(inside: Interior, call: Call) -> Answer:
+    return resource(f"{ROOT}/TaskService", "TaskService.v1_2_1", "Task Service", ServiceEnabled=True, Tasks=link(TASKS))
+
+
+def list_tasks(inside: Interior, call: Call) -> Answer:
+    return collection(TASKS, "Task", [task.path for task in inside.tasks.listed()])
+
+
+def show_task(inside: Interior, call: Call, task_id: str) -> Answer:
+    task = inside.tasks.find(task_id)
+    if task is None:
+        raise not_found(f"{TASKS}/{task_id}")
+    return Answer(200, inside.tasks.document(task))
+
+
+def watch_task(inside: Interior, call: Call, task_id: str) -> Answer:
+    """The monitor: 202 while it runs, then what it came to."""
+    answer = show_task(inside, call, task_id)
+    if answer.doc["TaskState"] == "Running":
+        answer.status, answer.headers = 202, {"Location": f"{ROOT}/TaskService/TaskMonitors/{task_id}"}
+    elif answer.doc["TaskState"] == "Exception":
+        raise Refusal(500, "GeneralError", "The operation failed.")
+    return answer
+
+
+def remove_task(inside: Interior, call: Call, task_id: str) -> Answer:
+    if not inside.tasks.purge(task_id):
+        raise not_found(f"{TASKS}/{task_id}")
+    return Answer(204)
+
+
+# ---------------------------------------------------------------- firmware, manager
+
+
+def update_service(inside: Interior, call: Call) -> Answer:
+    return resource(
+        f"{ROOT}/UpdateService", "UpdateService.v1_11_0", "Update Service",
+        ServiceEnabled=True, FirmwareInventory=link(FIRMWARE),
+    )  # fmt: skip
+
+
+def list_firmware(inside: Interior, call: Call) -> Answer:
+    return collection(FIRMWARE, "SoftwareInventory", [f"{FIRMWARE}/{part}" for part in _firmware(inside)])
+
+
+def show_firmware(inside: Interior, call: Call, part: str) -> Answer:
+    versions = _firmware(inside)
+    if part not in versions:
+        raise not_found(f"{FIRMWARE}/{part}")
+    return resource(f"{FIRMWARE}/{part}", "SoftwareInventory.v1_10_0", part, Version=versions[part], Updateable=False)
+
+
+def _firmware(inside: Interior) -> dict[str, str]:
+    return {"BMC": inside.maker.firmware, "BIOS": "2.14.1", "NIC.1": "22.36.10.10"}
+
+
+def list_manager_nics(inside: Interior, call: Call) -> Answer:
+    path = f"{ROOT}/Managers/{MANAGER}/EthernetInterfaces"
+    return collection(path, "EthernetInterface", [f"{path}/1"])
+
+
+def show_manager_nic(inside: Interior, call: Call) -> Answer:
+    first = next(iter(inside.machines.values())).macs[0]
+    mac = f"{first[:-2]}{int(first[-2:], 16) ^ 0x80:02x}"
+    address = {"Address": inside.host, "SubnetMask": "255.0.0.0", "AddressOrigin": "Static"}
+    return resource(
+        f"{ROOT}/Managers/{MANAGER}/EthernetInterfaces/1", "EthernetInterface.v1_9_0", "Manager NIC",
+        MACAddress=mac, PermanentMACAddress=mac, IPv4Addresses=[address], HostName=inside.name,
+    )  # fmt: skip
+
+
+def reset_manager(inside: Interior, call: Call) -> Answer:
+    """All sessions are lost; it is back at once."""
+    inside.sessions.close_all()
+    return Answer(204)
+
+
+ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
+    ("GET", r"/SessionService", session_service),
+    ("GET", r"/SessionService/Sessions", list_sessions),
+    ("POST", r"/SessionService/Sessions", open_session),
+    ("GET", r"/SessionService/Sessions/([^/]+)", show_session),
+    ("DELETE", r"/SessionService/Sessions/([^/]+)", close_session),
+    ("GET", r"/AccountService", account_service),
+    ("GET", r"/AccountService/Accounts", list_accounts),
+    ("GET", r"/AccountService/Accounts/([^/]+)", show_account),
+    ("PATCH", r"/AccountService/Accounts/([^/]+)", change_account),
+    ("GET", r"/TaskService", task_service),
+    ("GET", r"/TaskService/Tasks", list_tasks),
+    ("GET", r"/TaskService/Tasks/([^/]+)", show_task),
+    ("DELETE", r"/TaskService/Tasks/([^/]+)", remove_task),
+    ("GET", r"/TaskService/TaskMonitors/([^/]+)", watch_task),
+    ("GET", r"/UpdateService", update_service),
+    ("GET", r"/UpdateService/FirmwareInventory", list_firmware),
+    ("GET", r"/UpdateService/FirmwareInventory/([^/]+)", show_firmware),
+    ("GET", rf"/Managers/{MANAGER}/EthernetInterfaces", list_manager_nics),
+    ("GET", rf"/Managers/{MANAGER}/EthernetInterfaces/1", show_manager_nic),
+    ("POST", rf"/Managers/{MANAGER}/Actions/Manager\.Reset", reset_manager),
+)
