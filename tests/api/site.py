@@ -124,6 +124,7 @@ class Site:
     keys: dict[str, str] = field(default_factory=dict)
     woken: list[str | None] = field(default_factory=list)
     skipped: int = 0
+    sent: list[dict[str, Any]] = field(default_factory=list)  # of the last call
 
     def __post_init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -220,7 +221,7 @@ class Site:
         }
         if certificate is not None:
             scope[CERTIFICATE] = certificate
-        sent: list[dict[str, Any]] = []
+        sent = self.sent = []
         got = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def receive() -> dict[str, Any]:
@@ -248,7 +249,7 @@ class Site:
         place = {"tenantId": TENANT, "poolId": POOL}
         return self.post(f"/api/compute/metal/{name}", {**place, **(body or {})}, who, **more)
 
-    def of(self, node_id: str, name: str, who: str | None = "admin", **given: Any) -> Answered:
+    def of(self, node_id: str, name: str, who: str | None = "admin", /, **given: Any) -> Answered:
         """A method that is about one node."""
         return self.metal(name, {"nodeId": node_id, **given}, who)
 

@@ -65,6 +65,13 @@ def _fingerprint(value: str) -> str:
     return bare
 
 
+def _verb(value: str) -> Verb | SideVerb:
+    for kind in (Verb, SideVerb):
+        if value in kind.__members__.values():
+            return kind(value)
+    raise ValueError("is no verb and no side operation")
+
+
 TenantId = Annotated[str, StringConstraints(pattern=TENANT)]
 PoolId = Annotated[str, StringConstraints(pattern=POOL)]
 NodeId = Annotated[str, StringConstraints(pattern=NODE)]
@@ -84,6 +91,7 @@ Username = Annotated[SecretStr, _secret(USERNAME_BYTES)]
 Password = Annotated[SecretStr, _secret(PASSWORD_BYTES)]
 Moment = Annotated[AwareDatetime, AfterValidator(_moment)]
 Fingerprint = Annotated[str, StringConstraints(max_length=128), AfterValidator(_fingerprint)]
+VerbName = Annotated[str, StringConstraints(max_length=32), AfterValidator(_verb)]
 UserText = Annotated[str, StringConstraints(max_length=64 * 1024)]
 
 
@@ -267,7 +275,7 @@ class Timeline(OfNode):
 class Plan(OfNode):
     """A verb and the input that it would get, without tenant, pool and node."""
 
-    verb: Verb | SideVerb
+    verb: VerbName
     input: dict[str, Any] = {}
 
 

@@ -13,6 +13,7 @@ from bcmetal.api.access import Identity, actions_on_pool
 from bcmetal.api.auth import Gate
 from bcmetal.api.calls import Services
 from bcmetal.api.faults import HEADERS
+from bcmetal.decisions import SECOND, Micros
 from bcmetal.errors import BcmetalError, Fault, InvalidInput, NotFound, RateLimited
 from bcmetal.events import Feed
 from bcmetal.settings import Action
@@ -39,7 +40,7 @@ class EventStreams:
         after = await self._after(request.headers.get("last-event-id"))
         if self._open.get(who.name, 0) >= STREAMS:
             raise RateLimited(f"{who.name} has {STREAMS} streams open already", retryAfterS=10)
-        lines = self._lines(feed, who, after, request.scope, address)
+        lines = self._lines(feed, who, after, request.scope, address, self._services.clock())
         headers = {**HEADERS, "X-Accel-Buffering": "no"}
         return StreamingResponse(lines, media_type="text/event-stream", headers=headers)
 
@@ -53,7 +54,7 @@ class EventStreams:
         return int(last)
 
     async def _lines(
-        self, feed: Feed, who: Identity, after: int, scope: Mapping[str, Any], address: str
+        self, feed: Feed, who: Identity, after: int, scope: Mapping[str, Any], address: str, checked: Micros
     ) -> AsyncIterator[str]:
         self._open[who.name] = self._open.get(who.name, 0) + 1
         try:
@@ -61,10 +62,9 @@ class EventStreams:
             if after + 1 < oldest:
                 yield f"id: {oldest - 1}\nevent: feed.gap\ndata: {json.dumps({'from': after + 1, 'to': oldest - 1})}\n\n"
                 after = oldest - 1
-            checked = self._services.clock()
             async for row in feed.follow(after, QUIET_S):
                 now = self._services.clock()
-                if row is None or now - checked > QUIET_S * 1_000_000:
+                if row is None or now - checked > QUIET_S * SECOND:
                     if not await self._still(who, scope, address):
                         return
                     checked = now

@@ -109,8 +109,8 @@ async def timeline(call: Call[models.Timeline]) -> Json:
 async def plan(call: Call[models.Plan]) -> Json:
     """What a verb would do to the node, and whether it would be refused. Nothing is done."""
     verb = call.input.verb
-    planned = METHODS.get(f"/api/compute/metal/{verb.value}")
-    if planned is None or verb is Verb.ENROLL:
+    planned = METHODS.get(f"/api/compute/metal/{verb}")
+    if planned is None or not isinstance(verb, Verb | SideVerb) or verb is Verb.ENROLL:
         raise InvalidInput([Fault("verb", "is not one that is asked of a node")])
     asked = _asked(call, planned)
     row = await node_of(call)
