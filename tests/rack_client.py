@@ -23,6 +23,14 @@ INSERT = f"{CD}/Actions/VirtualMedia.InsertMedia"
 EJECT = f"{CD}/Actions/VirtualMedia.EjectMedia"
 
 
+class FakeClock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 @dataclass(frozen=True)
 class Reply:
     status: int
@@ -57,7 +65,7 @@ class Client:
             sent.setdefault("Content-Type", "application/json")
         if self.token:
             sent["X-Auth-Token"] = self.token
-        elif "Authorization" not in sent and path != SESSIONS:
+        elif "Authorization" not in sent and (method, path) != ("POST", SESSIONS):
             sent["Authorization"] = basic(self.bmc.username, self.bmc.password.get_secret_value())
         self.line.request(method, path, data, sent)
         with self.line.getresponse() as response:

@@ -112,6 +112,13 @@ def show_secure_boot(inside: Interior, call: Call, system: str) -> Answer:
     return answer
 
 
+def change_secure_boot(inside: Interior, call: Call, system: str) -> Answer:
+    inside.machine(system)
+    if not isinstance(call.request.json().get("SecureBootEnable"), bool):
+        raise Refusal(400, "PropertyValueTypeError", "SecureBootEnable is no boolean.")
+    return ask(inside.drivers, call.request)
+
+
 def _has_settings(inside: Interior, system: str) -> None:
     if not inside.quirks.boot_settings:
         raise Refusal(404, "ResourceMissingAtURI", f"The system {system} has no Settings resource.")
@@ -200,4 +207,5 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", rf"{SYSTEM}/Settings", show_settings),
     ("PATCH", rf"{SYSTEM}/Settings", change_settings),
     ("GET", rf"{SYSTEM}/SecureBoot", show_secure_boot),
+    ("PATCH", rf"{SYSTEM}/SecureBoot", change_secure_boot),
 )
