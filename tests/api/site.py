@@ -8,7 +8,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
@@ -221,7 +221,8 @@ class Site:
         }
         if certificate is not None:
             scope[CERTIFICATE] = certificate
-        sent = self.sent = []
+        sent: list[dict[str, Any]] = []
+        self.sent = sent
         got = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def receive() -> dict[str, Any]:
@@ -252,6 +253,27 @@ class Site:
     def of(self, node_id: str, name: str, who: str | None = "admin", /, **given: Any) -> Answered:
         """A method that is about one node."""
         return self.metal(name, {"nodeId": node_id, **given}, who)
+
+    def at_once(self, calls: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Answered]:
+        """Methods of the metal group by the admin, all begun before any is answered."""
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.keys['admin']}"}
+
+        async def every() -> list[Answered]:
+            return await asyncio.gather(
+                *(
+                    self._send(
+                        f"/api/compute/metal/{name}",
+                        json.dumps({"tenantId": TENANT, "poolId": POOL, **body}).encode(),
+                        headers,
+                        "POST",
+                        None,
+                        "192.0.2.7",
+                    )
+                    for name, body in calls
+                )
+            )
+
+        return self.run(every())
 
     # ---------------------------------------------------- nodes
 

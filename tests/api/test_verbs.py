@@ -136,6 +136,8 @@ def test_a_release_takes_a_waiver_only_where_its_profile_does(site: Site) -> Non
     assert site.of(node_id, "release", eraseWaiver=waiver).fields == {"eraseWaiver"}
     assert site.of(node_id, "release", eraseWaiver={"reason": "r"}).fields == {"eraseWaiver"}
     assert site.of(node_id, "release", eraseWaiver=waiver, profile="waived").doc["state"] == "releasing"
+    signed = next(event for event in site.events() if event.type == "security.access.waiver")
+    assert signed.data["waiver"]["serials"] == ["S1"]
 
 
 # ---------------------------------------------------------------- keys, generations
@@ -184,6 +186,24 @@ def test_a_stale_generation_is_a_conflict(site: Site) -> None:
     assert (answer.code, answer.error["details"]["reason"]) == ("CONFLICT", "stale-generation")
     assert answer.error["details"]["generation"] == generation
     assert site.of(node_id, "inspect", ifGeneration=generation).status == 200
+
+
+def test_of_many_calls_at_once_one_moves_the_node(site: Site) -> None:
+    node_id = site.enroll()
+    answers = site.at_once([("inspect", {"nodeId": node_id})] * 12)
+    assert sorted(answer.code for answer in answers) == ["INVALID_STATE"] * 11 + ["OK"]
+
+
+def test_of_many_calls_at_once_with_one_key_one_is_done_and_all_are_answered(site: Site) -> None:
+    node_id = site.enroll()
+    bmc = {"address": "ipmi://10.20.3.18", "username": "u", "password": "p" * 8}
+    powers = site.at_once([("setPower", {"nodeId": node_id, "action": "on", "idempotencyKey": "k1"})] * 12)
+    assert len({answer.doc["operation"]["id"] for answer in powers}) == 1
+    begun = site.at_once([("inspect", {"nodeId": node_id, "idempotencyKey": "k3"})] * 12)
+    assert len({answer.doc["operation"]["id"] for answer in begun}) == 1
+    made = site.at_once([("enroll", {"name": "twin", "bmc": bmc, "idempotencyKey": "k2"})] * 12)
+    assert {answer.status for answer in made} == {200}
+    assert len({answer.doc["nodeId"] for answer in made}) == 1
 
 
 # ---------------------------------------------------------------- side operations

@@ -14,10 +14,10 @@ from bcmetal.answers import NodeView
 from bcmetal.api.calls import Call, method
 from bcmetal.api.metal import given_of
 from bcmetal.api.places import Place, length_faults, place_of, reference_faults, refuse
-from bcmetal.api.verbs import Decided, decided, instant, not_in_this_build, replayed, run_verb
+from bcmetal.api.verbs import ATTEMPTS, Decided, decided, instant, not_in_this_build, replayed, run_verb
 from bcmetal.api.views import answer
 from bcmetal.decisions import SECOND, Params, decide
-from bcmetal.errors import Conflict, Fault, Internal, InvalidInput, InvalidState, VaultError
+from bcmetal.errors import Conflict, Fault, Internal, InvalidInput, InvalidState, Lost, Unavailable, VaultError
 from bcmetal.settings import Action
 from bcmetal.states import SideVerb, State, Verb
 from bcmetal.store import nodes, operations, sealed, views
@@ -68,14 +68,21 @@ async def enroll(call: Call[models.Enroll]) -> Json:
     refuse(faults)
     if place is None:
         raise Internal("no place and no fault")
-    done = await replayed(call)
-    if done is not None:
-        return done
-    new = _new_node(call, place)
-    operation_id = call.new_id("op")
-    await call.store.write(_enroll, call, new, operation_id)
-    call.services.wake(new.node_id)
-    return await answer(call, new.node_id, operation_id)
+    for _ in range(ATTEMPTS):
+        done = await replayed(call)
+        if done is not None:
+            return done
+        new = _new_node(call, place)
+        operation_id = call.new_id("op")
+        try:
+            await call.store.write(_enroll, call, new, operation_id)
+        except Conflict as error:  # perhaps with a twin of this very call, which is then what answers
+            if not isinstance(error, Lost) and await replayed(call) is None:
+                raise
+            continue
+        call.services.wake(new.node_id)
+        return await answer(call, new.node_id, operation_id)
+    raise Unavailable
 
 
 def _new_node(call: Call[models.Enroll], place: Place) -> NewNode:

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from bcmetal.api.calls import Call
 from bcmetal.api.views import allowed_words, answer
 from bcmetal.decisions import SECOND, Move, Params, PoolPolicy, Refusal, Refused, decide
-from bcmetal.errors import Conflict, Fault, InvalidInput, InvalidState, Lost, NotFound, PermissionDenied
+from bcmetal.errors import BcmetalError, Conflict, Fault, InvalidInput, InvalidState, Lost, NotFound, PermissionDenied
 from bcmetal.models import NodeMutation
 from bcmetal.settings import Pool, Settings
 from bcmetal.states import SideVerb, State, Verb
@@ -66,25 +66,40 @@ async def run_verb(
         done = await replayed(call)
         if done is not None:
             return done
-        row, found = await call.store.read(_look, call.its_pool.name, call.input.node_id, look)
-        check_generation(call, row)
-        wanted: Json = found if found is not None else given or {}
-        if check is not None:
-            wanted = {**wanted, **(check(row) or {})}
-        move = None
-        if isinstance(verb, Verb | SideVerb):
-            params = params_of(
-                row.facts.failed_verb if verb is Verb.RETRY else verb, wanted, call.settings, call.its_pool
-            )
-            move = decided(call, row, decide(row.facts, verb, params, call.policy, call.now))
-        plan = _plan(call, row, verb, move, wanted, seal)
         try:
+            row, plan = await _decide(call, verb, given or {}, check, look, seal)
             await call.store.write(record or _record, plan)
-        except Lost:
+        except BcmetalError as error:
+            # A twin of this call, with the same key, may have been done since the key was looked up.
+            done = await replayed(call)
+            if done is not None:
+                return done
+            if not isinstance(error, Lost):
+                raise
             continue
         call.services.wake(row.node_id)
         return await answer(call, row.node_id, plan.operation.operation_id)
     raise Conflict("the node is being changed by others all the time: try again", reason="busy")
+
+
+async def _decide(
+    call: Call[Any],
+    verb: Verb | SideVerb | str,
+    given: Json,
+    check: Callable[[NodeRow], Json | None] | None,
+    look: Look | None,
+    seal: Seal | None,
+) -> tuple[NodeRow, Decided]:
+    row, found = await call.store.read(_look, call.its_pool.name, call.input.node_id, look)
+    check_generation(call, row)
+    wanted: Json = given if found is None else found
+    if check is not None:
+        wanted = {**wanted, **(check(row) or {})}
+    move = None
+    if isinstance(verb, Verb | SideVerb):
+        params = params_of(row.facts.failed_verb if verb is Verb.RETRY else verb, wanted, call.settings, call.its_pool)
+        move = decided(call, row, decide(row.facts, verb, params, call.policy, call.now))
+    return row, _plan(call, row, verb, move, wanted, seal)
 
 
 def _look(c: Connection, pool_id: str, id_or_name: str, look: Look | None) -> tuple[NodeRow, Json | None]:
@@ -190,6 +205,11 @@ def _plan(
             operation, kind="workflow", steps=steps, first_step=steps[0], budget_us=move.budget_s * SECOND
         )
         events.append(state_event(call, row, move.during, str(does), operation_id))
+    if does is Verb.RESCUE:
+        events.append(event_of(call, row, "security.access.rescue", {"by": call.who.name, "operation": operation_id}))
+    if given.get("eraseWaiver"):
+        signed = {"by": call.who.name, "operation": operation_id, "waiver": given["eraseWaiver"]}
+        events.append(event_of(call, row, "security.access.waiver", signed))
     if seal is not None:
         operation = replace(operation, sealed=tuple(seal(row, operation_id)))
     audit = call.audit(resource_of(row), "allowed", row.node_id, {"operation": operation_id, "input": dict(given)})
