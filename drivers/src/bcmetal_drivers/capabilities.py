@@ -25,6 +25,7 @@ from bcmetal_drivers.errors import Unsupported
 class BmcAddress:
     """Where a BMC is. `scheme` is one of `redfish` (HTTPS), `redfish+http`, `ipmi`; makers' forms are normalised to these.
 
+    A scheme of "" (and then a port of 0, where none was given) is an address that was not probed yet.
     `host` is a name or a literal, IPv6 without brackets. `system_path` is a path such as `/redfish/v1/Systems/1`, None where the
     BMC's only system is meant (or for IPMI). `maker` is the hint that a maker's own form gave (`idrac`, `ilo5`, …), else None.
     """
@@ -37,6 +38,8 @@ class BmcAddress:
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
+        if not self.scheme:
+            return f"{host}:{self.port}" if self.port else host
         return f"{self.scheme}://{host}:{self.port}{self.system_path or ''}"
 
 

@@ -1,0 +1,285 @@
+"""The door to one Redfish BMC: every request goes through here, sushy's too (it takes the place of sushy's connector).
+
+1. The origin is pinned: a link or a redirect to another host is refused, and no token goes there.
+2. GETs may be sent once more when a kept-alive line was dropped. A write never is: its lost answer is MaybeSent. The one exception is a
+   write that was answered 401, which proves that it was not applied.
+3. One total deadline spans everything between `with door.call():` and its end.
+4. In observe mode no write passes, login and logout excepted.
+
+Inside, answers of 400 and above are raised as sushy's HTTPError family, because sushy's ladders catch those; `call` turns them, and
+whatever a hostile body made a library stumble over, into our errors.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, Final, Never
+from urllib.parse import quote, urlsplit
+
+import sushy.exceptions
+
+from bcmetal_drivers.address import REDFISH_HTTP
+from bcmetal_drivers.capabilities import BmcAddress, Credential, Limits, Trust, TrustKind
+from bcmetal_drivers.errors import (
+    DriverError,
+    InsecureTransport,
+    Malformed,
+    MaybeSent,
+    NotThisService,
+    Refused,
+    ServerFault,
+    TimedOut,
+    Unreachable,
+)
+from bcmetal_drivers.refusals import error_view, refusal, says_failure, words
+from bcmetal_drivers.session import Session
+from bcmetal_drivers.tcp import Deadline
+from bcmetal_drivers.wire import Answer, Line
+
+CLOSE_S: Final = 3.0
+REDIRECTS: Final = 3
+PATH_LIMIT: Final = 2048
+HEADERS: Final = {
+    "Accept": "application/json",
+    "Accept-Encoding": "identity",  # some firmware gives another ETag with compression
+    "OData-Version": "4.0",
+    "User-Agent": "bcmetal",
+}
+STUMBLES: Final = (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError)
+
+
+class Door:
+    """One line, one session. Calls from several threads take turns."""
+
+    def __init__(self, address: BmcAddress, credential: Credential | None, trust: Trust, limits: Limits) -> None:
+        """Connects to nothing. Without a credential nothing is ever sent that authorises. Raises InsecureTransport."""
+        plain = address.scheme == REDFISH_HTTP
+        if plain and trust.kind is not TrustKind.NONE:
+            raise InsecureTransport(f"{address}: plain HTTP is for a BMC whose trust is explicitly none")
+        self.address = address
+        self.limits = limits
+        host = f"[{address.host}]" if ":" in address.host else address.host
+        self.origin = f"{'http' if plain else 'https'}://{host}:{address.port}"
+        self._line = Line(self.origin, address.host, address.port, None if plain else trust, limits)
+        self._session = Session(credential, self._send, self.origin) if credential else None
+        self._deadline: Deadline | None = None
+        self._lock = threading.RLock()
+        self._drops = False  # this BMC drops kept-alive lines: each request gets one of its own
+        self._asked = self.origin
+        self.last: Answer | None = None  # what the last successful write was answered: sushy throws it away
+
+    @property
+    def certificate_fp(self) -> str | None:
+        """Of the certificate that was shown last; None without TLS, or before the first request."""
+        return self._line.certificate_fp
+
+    # ------------------------------------------------------------ one call of a capability's method
+
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """All requests inside share one total deadline; whatever goes wrong leaves as a DriverError. May be nested."""
+        with self._lock:
+            if self._deadline is not None:
+                yield
+                return
+            self._deadline = Deadline(self.limits.total_s)
+            try:
+                yield
+            except DriverError:
+                raise
+            except sushy.exceptions.HTTPError as error:
+                raise translated(error) from error
+            except sushy.exceptions.SushyError as error:
+                raise Malformed(f"{self._asked}: {type(error).__name__} while the answer was read") from error
+            except STUMBLES as error:
+                raise Malformed(f"{self._asked}: the answer is not what the standard says") from error
+            finally:
+                self._deadline = None
+
+    def left_s(self, at_most: float) -> float:
+        """Seconds left of this call. Raises TimedOut."""
+        return self._now().left(at_most, self._asked)
+
+    def _now(self) -> Deadline:
+        if self._deadline is None:
+            raise RuntimeError("a request outside of Door.call")
+        return self._deadline
+
+    def close(self) -> None:
+        """End the session at the BMC, best effort, within a few seconds; never raises."""
+        if not self._lock.acquire(timeout=CLOSE_S):
+            self._line.close()
+            return
+        try:
+            self._deadline = Deadline(CLOSE_S)
+            if self._session is not None:
+                self._session.close()
+        finally:
+            self._deadline = None
+            self._line.close()
+            self._lock.release()
+
+    def use(self, credential: Credential) -> None:
+        """Log in with these from now on. Raises RejectedCredentials when they are not taken."""
+        if self._session is not None:
+            self._session.use(credential)
+
+    # ------------------------------------------------------------ sushy's connector
+
+    def get(self, path: str = "", data: object = None, headers: Mapping[str, str] | None = None, **_: object) -> Answer:
+        return self._checked("GET", path, data, headers)
+
+    def post(
+        self, path: str = "", data: object = None, headers: Mapping[str, str] | None = None, **_: object
+    ) -> Answer:
+        """Without data `{}` is sent: a bare POST is answered 415 or 400 by several makers."""
+        return self._checked("POST", path, {} if data is None else data, headers)
+
+    def put(self, path: str = "", data: object = None, headers: Mapping[str, str] | None = None, **_: object) -> Answer:
+        return self._checked("PUT", path, data, headers)
+
+    def patch(
+        self,
+        path: str = "",
+        data: object = None,
+        headers: Mapping[str, str] | None = None,
+        etag: str | None = None,
+        **_: object,
+    ) -> Answer:
+        return self._checked("PATCH", path, data, {**(headers or {}), **({"If-Match": etag} if etag else {})})
+
+    def delete(
+        self, path: str = "", data: object = None, headers: Mapping[str, str] | None = None, **_: object
+    ) -> Answer:
+        return self._checked("DELETE", path, data, headers)
+
+    def set_auth(self, auth: object) -> None:
+        """The door logs in by itself."""
+
+    # ------------------------------------------------------------ requests
+
+    def anonymous(self, path: str) -> Answer:
+        """A GET without credentials; its status is not looked at."""
+        return self._send("GET", self._own(path), {}, None)
+
+    def _checked(self, method: str, path: str, data: object, headers: Mapping[str, str] | None) -> Answer:
+        own = self._own(path)
+        if method != "GET" and not self.limits.write_allowed:
+            raise Refused(f"{self.origin}{own}: {method} is a write, and this BMC is only observed")
+        answer = self._authorised(method, own, data, headers or {})
+        for _ in range(REDIRECTS):
+            if not 300 <= answer.status_code < 400 or answer.status_code == 304:
+                break
+            if method != "GET":
+                raise Refused(f"{answer.url}: the BMC redirects a {method}")
+            answer = self._authorised(method, self._own(answer.headers.get("Location") or ""), data, headers or {})
+        if answer.status_code >= 400:
+            _raise(method, answer)
+        if not 200 <= answer.status_code < 300:
+            raise Malformed(f"{answer.url}: the BMC answers {answer.status_code}")
+        if method != "GET" and says_failure(answer):
+            raise Refused(f"{answer.url}: {answer.status_code} with an error in it: {words(answer)}")
+        if method != "GET":
+            self.last = answer
+        return answer
+
+    def _authorised(self, method: str, path: str, data: object, headers: Mapping[str, str]) -> Answer:
+        session = self._session
+        if session is None:
+            raise Refused(f"{self.origin}{path}: no credentials for this BMC")
+        body = None if data is None else json.dumps(data).encode()
+        typed = {**headers, "Content-Type": "application/json"} if body is not None else dict(headers)
+        answer = self._send(method, path, {**typed, **session.headers()}, body)
+        while (
+            answer.status_code == 401
+        ):  # ends: a token that expired, then one that is refused at once, then Basic, which raises
+            session.refused(answer)
+            answer = self._send(method, path, {**typed, **session.headers()}, body)
+        session.accepted()
+        return answer
+
+    def _own(self, link: str) -> str:
+        """The path of a link of this BMC. Raises Malformed for a link to elsewhere."""
+        if not isinstance(link, str) or not link or len(link) > PATH_LIMIT:
+            raise Malformed(f"{self._asked}: a link that is no path")
+        parts = urlsplit(link)
+        if parts.scheme or parts.netloc:
+            there = f"{parts.scheme}://{parts.netloc}".lower()
+            default = {"https": ":443", "http": ":80"}.get(parts.scheme.lower(), "")
+            if self.origin.lower() not in (there, there + default):
+                raise Malformed(f"{self._asked}: a link or redirect to another origin is not followed")
+        path = quote(parts.path, safe="/%:@!$&'()*+,;=~-._")
+        if not path.startswith("/"):
+            raise Malformed(f"{self._asked}: a link that is no absolute path")
+        query = quote(parts.query, safe="/%:@!$&'()*+,;=~-._?")
+        return f"{path}?{query}" if query else path
+
+    def _send(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
+        """One request; a GET once more when the kept-alive line turns out to be dropped."""
+        self._asked = self.origin + path
+        write = method != "GET"
+        if self._drops:
+            self._line.close()
+        kept = self._line.open(self._now())
+        try:
+            return self._line.ask(method, path, {**HEADERS, **headers}, body)
+        except (DriverError, OSError, http.client.HTTPException) as error:
+            sent = self._line.sent
+            self._line.close()
+            dropped = isinstance(error, ConnectionError | ssl.SSLError) and not isinstance(error, TimeoutError)
+            if kept and dropped:
+                self._drops = True
+                if not write:
+                    return self._send(method, path, headers, body)
+            if write and sent and not isinstance(error, Malformed):
+                raise MaybeSent(f"{self._asked}: the {method} was sent, and its answer was lost") from error
+            raise self._broken(error) from error
+
+    def _broken(self, error: Exception) -> DriverError:
+        if isinstance(error, DriverError):
+            return error
+        if isinstance(error, TimeoutError):
+            return TimedOut(f"{self._asked}: no answer within {self.limits.read_s:g} s")
+        if isinstance(error, http.client.RemoteDisconnected):
+            return Unreachable(f"{self._asked}: the BMC closed the connection without an answer")
+        if isinstance(error, http.client.IncompleteRead):
+            return ServerFault(f"{self._asked}: the answer was cut short")
+        if isinstance(error, http.client.BadStatusLine):
+            return NotThisService(f"{self._asked}: what answers there does not speak HTTP")
+        if isinstance(error, http.client.HTTPException):
+            return Malformed(f"{self._asked}: the answer is no proper HTTP ({type(error).__name__})")
+        return Unreachable(f"{self._asked}: the connection was lost")
+
+
+def _raise(method: str, answer: Answer) -> Never:
+    try:
+        sushy.exceptions.raise_for_response(method, answer.url, error_view(answer))
+    except sushy.exceptions.HTTPError as error:
+        error.answer = answer
+        raise
+    raise Malformed(f"{answer.url}: the BMC answers {answer.status_code}")
+
+
+def translated(error: Any) -> DriverError:
+    """Our error for one of sushy's HTTPErrors."""
+    answer = getattr(error, "answer", None)
+    return (
+        refusal(answer)
+        if isinstance(answer, Answer)
+        else Malformed(f"the BMC's refusal cannot be read ({type(error).__name__})")
+    )
+
+
+@contextmanager
+def tolerated(*kinds: type[DriverError]) -> Iterator[None]:
+    """Pass over these errors of ours, and over sushy's that would become one of them."""
+    with suppress(*kinds):
+        try:
+            yield
+        except sushy.exceptions.HTTPError as error:
+            raise translated(error) from error

@@ -1,0 +1,198 @@
+"""The Redfish driver: what `capabilities` asks for, each method one call through the door.
+
+Each method reads the tree anew; nothing of a machine's state is kept between calls. What is kept is what was learned about the BMC:
+how it logs in, where its system is, which payload its slots take, whether its ETags are worth anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from pydantic import SecretStr
+
+from bcmetal_drivers import (
+    redfish_accounts,
+    redfish_boot,
+    redfish_drives,
+    redfish_identity,
+    redfish_inventory,
+    redfish_media,
+    redfish_power,
+)
+from bcmetal_drivers.capabilities import (
+    Account,
+    Accounts,
+    Baseline,
+    Bmc,
+    BmcAddress,
+    BmcInfo,
+    BootDevice,
+    BootMode,
+    BootModes,
+    BootOnce,
+    BootOverride,
+    Credential,
+    Drive,
+    DriveErase,
+    Identifies,
+    Identity,
+    Inventories,
+    Inventory,
+    Job,
+    Limits,
+    Power,
+    PowerAction,
+    PowerState,
+    Reading,
+    Readings,
+    SecureBoot,
+    Slot,
+    Trust,
+    VirtualMedia,
+)
+from bcmetal_drivers.door import Door
+from bcmetal_drivers.redfish_tree import Tree
+
+
+class RedfishBmc:
+    """An open conversation with one Redfish BMC about one of its systems. Connects and logs in at the first call."""
+
+    def __init__(self, address: BmcAddress, credential: Credential, trust: Trust, limits: Limits) -> None:
+        """Raises InsecureTransport for plain HTTP without a trust of none."""
+        self._address = address
+        self._credential = credential
+        self._door = Door(address, credential, trust, limits)
+        self._tree = Tree(self._door, address)
+
+    @property
+    def address(self) -> BmcAddress:
+        return self._address
+
+    def close(self) -> None:
+        self._door.close()
+
+    @contextmanager
+    def _call(self) -> Iterator[Tree]:
+        with self._door.call():
+            yield self._tree
+
+    # ------------------------------------------------------------ power
+
+    def power_state(self) -> PowerState:
+        with self._call() as tree:
+            return redfish_power.power_of(tree.system())
+
+    def set_power(self, action: PowerAction) -> None:
+        """Raises MaybeSent when the answer was lost and the state does not show it: a restart never shows."""
+        with self._call() as tree:
+            redfish_power.set_power(tree, action)
+
+    def reading(self) -> Reading:
+        with self._call() as tree:
+            system = tree.system()
+            return Reading(
+                redfish_power.power_of(system), redfish_boot.mode_of(system), redfish_power.health_of(system)
+            )
+
+    # ------------------------------------------------------------ boot
+
+    def boot_once(self, device: BootDevice, mode: BootMode | None = None) -> None:
+        with self._call() as tree:
+            redfish_boot.boot_once(tree, device, mode)
+
+    def boot_override(self) -> BootOverride:
+        with self._call() as tree:
+            return redfish_boot.boot_override(tree)
+
+    def clear_boot_override(self) -> None:
+        with self._call() as tree:
+            redfish_boot.clear(tree)
+
+    def boot_mode(self) -> BootMode | None:
+        with self._call() as tree:
+            return redfish_boot.mode_of(tree.system())
+
+    def set_boot_mode(self, mode: BootMode) -> None:
+        with self._call() as tree:
+            redfish_boot.set_boot_mode(tree, mode)
+
+    def secure_boot(self) -> bool | None:
+        with self._call() as tree:
+            return redfish_boot.secure_boot(tree)
+
+    def set_secure_boot(self, on: bool) -> None:
+        with self._call() as tree:
+            redfish_boot.set_secure_boot(tree, on)
+
+    # ------------------------------------------------------------ virtual media
+
+    def insert(self, url: str) -> Slot:
+        with self._call() as tree:
+            return redfish_media.insert(tree, url)
+
+    def eject(self) -> None:
+        with self._call() as tree:
+            redfish_media.eject(tree)
+
+    def inserted(self) -> tuple[Slot, ...]:
+        with self._call() as tree:
+            return tuple(drive.slot for drive in redfish_media.drives(tree))
+
+    # ------------------------------------------------------------ who it is
+
+    def identity(self) -> Identity:
+        with self._call() as tree:
+            return redfish_identity.identity(tree)
+
+    def bmc_info(self) -> BmcInfo:
+        with self._call() as tree:
+            return redfish_identity.bmc_info(tree)
+
+    def inventory(self) -> Inventory:
+        with self._call() as tree:
+            return redfish_inventory.inventory(tree)
+
+    # ------------------------------------------------------------ accounts, baseline
+
+    def accounts(self) -> tuple[Account, ...]:
+        with self._call() as tree:
+            return redfish_accounts.accounts(tree)
+
+    def set_password(self, username: str, password: SecretStr) -> None:
+        """The own account's new password is proven by a login, and used from then on."""
+        with self._call() as tree:
+            self._credential = redfish_accounts.set_password(tree, self._credential, username, password)
+
+    def baseline(self) -> Mapping[str, object]:
+        with self._call() as tree:
+            return redfish_accounts.baseline(tree)
+
+    # ------------------------------------------------------------ drives
+
+    def drives(self) -> tuple[Drive, ...]:
+        with self._call() as tree:
+            return redfish_drives.drives(tree)
+
+    def erase(self, serial: str) -> Job:
+        """An erase of that drive that runs already is found, not started again."""
+        with self._call() as tree:
+            return redfish_drives.erase(tree, serial)
+
+    def erase_job(self, ref: str) -> Job:
+        with self._call() as tree:
+            return redfish_drives.erase_job(tree, ref)
+
+
+_bmc: type[Bmc] = RedfishBmc
+_conforms_power: type[Power] = RedfishBmc
+_conforms_readings: type[Readings] = RedfishBmc
+_conforms_boot: type[BootOnce] = RedfishBmc
+_conforms_modes: type[BootModes] = RedfishBmc
+_conforms_secure_boot: type[SecureBoot] = RedfishBmc
+_conforms_media: type[VirtualMedia] = RedfishBmc
+_conforms_identity: type[Identifies] = RedfishBmc
+_conforms_inventory: type[Inventories] = RedfishBmc
+_conforms_accounts: type[Accounts] = RedfishBmc
+_conforms_erase: type[DriveErase] = RedfishBmc
+_conforms_baseline: type[Baseline] = RedfishBmc

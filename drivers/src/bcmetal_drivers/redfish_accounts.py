@@ -1,0 +1,132 @@
+"""Accounts of a Redfish BMC, and the baseline: what must be the same when a tenant hands the machine back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Any, Final
+
+from pydantic import SecretStr
+
+from bcmetal_drivers import redfish_identity as parts
+from bcmetal_drivers.capabilities import Account, Credential
+from bcmetal_drivers.errors import MaybeSent, NotAsAsked, Refused, RejectedCredentials, Unsupported
+from bcmetal_drivers.redfish_boot import mode_of, secure_boot_of
+from bcmetal_drivers.redfish_inventory import Sections
+from bcmetal_drivers.redfish_tree import Doc, Tree, dig, link, links, text
+
+SERVICES: Final = ("HTTP", "HTTPS", "IPMI", "SSH", "SNMP", "Telnet", "KVMIP", "VirtualMedia", "SSDP", "RFB")
+
+
+def accounts(tree: Tree) -> tuple[Account, ...]:
+    return tuple(account for account, _ in _accounts(tree))
+
+
+def _accounts(tree: Tree) -> Iterator[tuple[Account, str]]:
+    service = tree.find(link(tree.root(), "AccountService"))
+    collection = link(service, "Accounts")
+    if collection is None:
+        raise Unsupported(f"{tree.address}: the BMC shows no accounts")
+    for path, doc in tree.documents(collection):
+        name = text(doc, "UserName")
+        if name:  # makers list their empty slots too
+            slot = text(doc, "Id") or path.rpartition("/")[2]
+            yield Account(slot, name, text(doc, "RoleId"), dig(doc, "Enabled") is not False), path
+
+
+def set_password(tree: Tree, own: Credential, username: str, password: SecretStr) -> Credential:
+    """The credential to go on with. The own account's new password is proven by a login; another's shows at its next login only."""
+    path = next((path for account, path in _accounts(tree) if account.username == username), None)
+    if path is None:
+        raise Refused(f"{tree.address}: the BMC has no such account")
+    lost: MaybeSent | None = None
+    try:
+        tree.patch(path, {"Password": password.get_secret_value()})
+    except MaybeSent as error:
+        if username != own.username:
+            raise
+        lost = error
+    if username != own.username:
+        return own
+    changed = Credential(username, password)
+    try:
+        tree.door.use(changed)
+    except RejectedCredentials as error:
+        if lost is not None:
+            raise lost from error
+        raise NotAsAsked(f"{tree.door.origin}{path}: acknowledged, and the new password is not taken") from error
+    return changed
+
+
+# ---------------------------------------------------------------- baseline
+
+
+def baseline(tree: Tree) -> Mapping[str, object]:
+    """Plain JSON. A section that could not be read is None, and `sections` says why."""
+    system = tree.system()
+    sections = Sections(tree)
+    managers = sections.read("managers", lambda: [doc for doc in map(tree.find, tree.manager_paths()) if doc]) or []
+    found: dict[str, object] = {
+        "accounts": sections.read("accounts", lambda: [asdict(account) for account in accounts(tree)]),
+        "directories": sections.read("directories", lambda: _directories(tree)),
+        "network": sections.read("network", lambda: [_network(tree, doc) for doc in managers]),
+        "services": sections.read("services", lambda: [_services(tree, doc) for doc in managers]),
+        "subscriptions": sections.read("subscriptions", lambda: _subscriptions(tree)),
+        "firmware": sections.read("firmware", lambda: dict(parts.firmware(tree))),
+        "bmc": [{"model": text(doc, "Model"), "firmware": text(doc, "FirmwareVersion")} for doc in managers],
+        "boot": _boot(system),
+        "secureBoot": sections.read("secureBoot", lambda: secure_boot_of(tree.find(link(system, "SecureBoot")))),
+        "certificate": tree.door.certificate_fp,
+    }
+    return {**found, "sections": sections.status}
+
+
+def _directories(tree: Tree) -> Mapping[str, object]:
+    service = tree.find(link(tree.root(), "AccountService"))
+    found: dict[str, object] = {}
+    for name in ("LDAP", "ActiveDirectory", "OAuth2", "TACACSplus"):
+        section = dig(service, name)
+        if isinstance(section, dict):
+            addresses = dig(section, "ServiceAddresses")
+            listed = [str(address)[:256] for address in addresses[:20]] if isinstance(addresses, list) else []
+            found[name] = {"enabled": dig(section, "ServiceEnabled") is True, "addresses": listed}
+    return found
+
+
+def _network(tree: Tree, manager: Doc) -> list[dict[str, Any]]:
+    return [
+        {
+            "mac": parts.mac_of(text(doc, "PermanentMACAddress") or text(doc, "MACAddress")),
+            "hostname": text(doc, "HostName"),
+            "ipv4": _addresses(doc, "IPv4Addresses"),
+            "ipv6": _addresses(doc, "IPv6Addresses"),
+        }
+        for _, doc in tree.documents(link(manager, "EthernetInterfaces"))
+    ]
+
+
+def _addresses(doc: Doc, key: str) -> list[str]:
+    listed = dig(doc, key)
+    found = (text(entry, "Address") for entry in (listed if isinstance(listed, list) else []))
+    return [address for address in found if address]
+
+
+def _services(tree: Tree, manager: Doc) -> Mapping[str, object]:
+    protocol = tree.find(link(manager, "NetworkProtocol"))
+    return {name: dig(protocol, name, "ProtocolEnabled") for name in SERVICES if isinstance(dig(protocol, name), dict)}
+
+
+def _subscriptions(tree: Tree) -> list[str]:
+    service = tree.find(link(tree.root(), "EventService"))
+    found = [text(doc, "Destination", limit=1024) for _, doc in tree.documents(link(service, "Subscriptions"))]
+    return [destination for destination in found if destination]
+
+
+def _boot(system: Doc) -> Mapping[str, object]:
+    order = dig(system, "Boot", "BootOrder")
+    mode = mode_of(system)
+    return {
+        "mode": mode.value if mode else None,
+        "order": [str(entry)[:256] for entry in order[:100]] if isinstance(order, list) else None,
+        "options": len(links(system, "Boot", "BootOptions")) or None,
+    }

@@ -1,0 +1,179 @@
+"""Boot over Redfish: the one-time override, the boot mode, secure boot. Everything is read back.
+
+The override is written to the Settings resource where the system has one that holds `Boot`, else to the system. Fewest keys first, since
+some makers refuse more; then all three, since others reset what is not named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import sushy.exceptions
+
+from bcmetal_drivers.capabilities import BootDevice, BootMode, BootOverride
+from bcmetal_drivers.errors import MaybeSent, NotAsAsked, Refused, Unsupported
+from bcmetal_drivers.redfish_tree import Doc, Tree, dig, link, text
+from bcmetal_drivers.refusals import refusal
+
+TARGET, ENABLED, MODE = "BootSourceOverrideTarget", "BootSourceOverrideEnabled", "BootSourceOverrideMode"
+ALLOWED: Final = f"{TARGET}@Redfish.AllowableValues"
+WORDS: Final[Mapping[BootDevice, tuple[str, ...]]] = {
+    BootDevice.PXE: ("Pxe",),
+    BootDevice.DISK: ("Hdd",),
+    BootDevice.CD: ("Cd", "UsbCd"),
+    BootDevice.BIOS_SETUP: ("BiosSetup",),
+}
+DEVICES: Final = {word: device for device, words in WORDS.items() for word in words}
+MODE_WORDS: Final = {BootMode.UEFI: "UEFI", BootMode.LEGACY: "Legacy"}
+MODES: Final = {word.lower(): mode for mode, word in MODE_WORDS.items()}
+VIRTUAL_CD_IS_USB: Final = ("supermicro",)  # X11 to X13: `Cd` is the physical drive, and boots nothing
+WANTS_ALL_KEYS: Final = ("supermicro", "ami", "asrockrack")  # fewer reset mode and enabled, with a 200
+
+
+def mode_of(system: Doc) -> BootMode | None:
+    """The mode of the boot override, which makers use for the mode of the system."""
+    return MODES.get((text(system, "Boot", MODE) or "").lower())
+
+
+def override_of(doc: Doc, where: str) -> BootOverride:
+    enabled, target = text(doc, "Boot", ENABLED) or "Disabled", text(doc, "Boot", TARGET) or "None"
+    mode = mode_of(doc)
+    if enabled == "Disabled" or target == "None":
+        return BootOverride(BootDevice.NONE, once=enabled != "Continuous", mode=mode)
+    if target not in DEVICES:
+        raise Unsupported(f"{where}: the boot override names {target}, which has no name here")
+    return BootOverride(DEVICES[target], once=enabled == "Once", mode=mode)
+
+
+def boot_override(tree: Tree) -> BootOverride:
+    """As the system shows it; where it shows none, what waits in its Settings resource."""
+    system = tree.system()
+    shown = override_of(system, str(tree.address))
+    if shown.device is BootDevice.NONE:
+        pending = _settings(tree, system)
+        if pending is not None:
+            return override_of(pending[1], str(tree.address))
+    return shown
+
+
+def boot_once(tree: Tree, device: BootDevice, mode: BootMode | None) -> None:
+    if device is BootDevice.NONE:
+        clear(tree)
+        return
+    system = tree.system()
+    path, doc = _settings(tree, system) or (tree.system_path(), system)
+    word = _word(tree, device, doc, system)
+    few = {TARGET: word, ENABLED: "Once"}
+    if mode is not None and mode_of(system) is not mode:
+        few[MODE] = MODE_WORDS[mode]
+    every = {**few, MODE: MODE_WORDS[mode or mode_of(system) or BootMode.UEFI]}
+    ladder = [every, few] if _maker(tree, system) in WANTS_ALL_KEYS else [few, every]
+    _write(tree, path, ladder, lambda shown: shown.device is device and shown.once and mode in (None, shown.mode))
+
+
+def clear(tree: Tree) -> None:
+    if boot_override(tree).device is BootDevice.NONE:
+        return
+    system = tree.system()
+    path, _ = _settings(tree, system) or (tree.system_path(), system)
+    off = {ENABLED: "Disabled"}
+    _write(tree, path, [off, {**off, TARGET: "None"}], lambda shown: shown.device is BootDevice.NONE)
+
+
+def set_boot_mode(tree: Tree, mode: BootMode) -> None:
+    system = tree.system()
+    if mode_of(system) is mode:
+        return
+    if mode_of(system) is None:
+        raise Unsupported(f"{tree.address}: the BMC does not show a boot mode")
+    path, _ = _settings(tree, system) or (tree.system_path(), system)
+    _write(tree, path, [{MODE: MODE_WORDS[mode]}], lambda shown: shown.mode is mode)
+
+
+def _write(tree: Tree, path: str, ladder: list[dict[str, str]], right: Any) -> None:
+    """Down the ladder until the BMC shows what was asked. Raises NotAsAsked, or what the BMC refused last."""
+    refused: Exception | None = None
+    for keys in dict.fromkeys(tuple(sorted(keys.items())) for keys in ladder):
+        try:
+            tree.patch(path, {"Boot": dict(keys)})
+        except sushy.exceptions.BadRequestError as error:
+            if not isinstance(refusal(error.answer), Refused):
+                raise
+            refused = error
+            continue
+        except MaybeSent:
+            if not right(_shown(tree, path)):
+                raise
+            return
+        if right(_shown(tree, path)):
+            return
+        refused = None
+    if refused is not None:
+        raise refused
+    shown = _shown(tree, path)
+    raise NotAsAsked(
+        f"{tree.door.origin}{path}: acknowledged, and it shows boot override {shown.device.value}, "
+        f"{'once' if shown.once else 'lasting'}, mode {shown.mode.value if shown.mode else 'not said'}"
+    )
+
+
+def _shown(tree: Tree, path: str) -> BootOverride:
+    return override_of(tree.get(path), str(tree.address))
+
+
+def _settings(tree: Tree, system: Doc) -> tuple[str, dict[str, Any]] | None:
+    """The Settings resource, where it is there and holds `Boot`."""
+    path = link(system, "@Redfish.Settings", "SettingsObject")
+    doc = tree.find(path)
+    return (path, doc) if path and doc is not None and isinstance(doc.get("Boot"), dict) else None
+
+
+def _maker(tree: Tree, system: Doc) -> str:
+    """In lower case. The root's Vendor first: a system's Manufacturer need not be its BMC's."""
+    return (text(tree.root(), "Vendor") or text(system, "Manufacturer") or "").lower().replace(" ", "")
+
+
+def _word(tree: Tree, device: BootDevice, *docs: Doc) -> str:
+    allowed = next((found for doc in docs if isinstance(found := dig(doc, "Boot", ALLOWED), list)), None)
+    words = WORDS[device]
+    if device is BootDevice.CD and _maker(tree, docs[-1]).startswith(VIRTUAL_CD_IS_USB):
+        words = tuple(reversed(words))
+    if allowed is None:
+        return words[0]
+    for word in words:
+        if word in allowed:
+            return word
+    raise Unsupported(f"{tree.address}: the BMC cannot boot once from {device.value}")
+
+
+# ---------------------------------------------------------------- secure boot
+
+
+def secure_boot_of(doc: Doc | None) -> bool | None:
+    enabled = dig(doc, "SecureBootEnable")
+    if isinstance(enabled, bool):
+        return enabled
+    return {"Enabled": True, "Disabled": False}.get(text(doc, "SecureBootCurrentBoot") or "")
+
+
+def secure_boot(tree: Tree) -> bool | None:
+    return secure_boot_of(tree.find(link(tree.system(), "SecureBoot")))
+
+
+def set_secure_boot(tree: Tree, on: bool) -> None:
+    """In force from the next boot on; what is read back is the setting."""
+    path = link(tree.system(), "SecureBoot")
+    doc = tree.find(path)
+    if path is None or doc is None:
+        raise Unsupported(f"{tree.address}: the BMC has no secure boot setting")
+    if secure_boot_of(doc) is on:
+        return
+    try:
+        tree.patch(path, {"SecureBootEnable": on})
+    except MaybeSent:
+        if secure_boot_of(tree.get(path)) is not on:
+            raise
+        return
+    if secure_boot_of(tree.get(path)) is not on:
+        raise NotAsAsked(f"{tree.door.origin}{path}: acknowledged, and secure boot is as it was")

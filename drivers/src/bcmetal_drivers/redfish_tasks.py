@@ -1,0 +1,126 @@
+"""Redfish Tasks and their monitors (DSP0266, "Asynchronous operations").
+
+A Task that is gone is not a success: makers purge them, some before anybody could look.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+import sushy.exceptions
+
+from bcmetal_drivers.capabilities import Job, JobState
+from bcmetal_drivers.door import Door
+from bcmetal_drivers.errors import Malformed, Refused
+from bcmetal_drivers.refusals import retry_after_s
+from bcmetal_drivers.wire import Answer
+
+POLL_S: Final = 0.2
+POLL_AT_MOST_S: Final = 3.0
+GRACE_S: Final = 2.0  # some BMCs answer 404 for a Task that they made just now
+MESSAGE_LIMIT: Final = 200
+
+STATES: Final = {
+    **dict.fromkeys(("Completed",), JobState.DONE),
+    **dict.fromkeys(("Exception", "Killed", "Cancelled", "CompletedWithErrors"), JobState.FAILED),
+    **dict.fromkeys(
+        ("New", "Starting", "Running", "Suspended", "Interrupted", "Pending", "Stopping", "Service", "Cancelling"),
+        JobState.RUNNING,
+    ),
+}
+
+
+def reference(answer: Answer) -> str | None:
+    """Where the Task of this answer is found again: the Task itself rather than its monitor, which is good for one look only."""
+    body = _body(answer)
+    own = body.get("@odata.id")
+    if isinstance(own, str) and _is_task(body):
+        return own
+    location = answer.headers.get("Location")
+    return location or (own if isinstance(own, str) else None)
+
+
+def read_job(door: Door, ref: str) -> Job:
+    """How it stands. Raises the door's errors; a Task that is not there is UNKNOWN."""
+    try:
+        answer = door.get(ref)
+    except sushy.exceptions.HTTPError as error:
+        if error.status_code in (404, 410):
+            return Job(ref, JobState.UNKNOWN, None, "the BMC does not know this task any more")
+        raise
+    body = _body(answer)
+    if _is_task(body):
+        return _of(ref, body)
+    return Job(ref, JobState.RUNNING if answer.status_code == 202 else JobState.DONE)
+
+
+def started(door: Door, answer: Answer) -> Job:
+    """The job that an accepted action began; seen once, so that a later 404 means that it is gone."""
+    if answer.status_code != 202:
+        body = _body(answer)
+        return _of(str(body.get("@odata.id") or ""), body) if _is_task(body) else Job("", JobState.DONE)
+    ref = reference(answer)
+    if ref is None:
+        return Job("", JobState.UNKNOWN, None, "the BMC names no task")
+    job = read_job(door, ref)
+    end = time.monotonic() + GRACE_S
+    while job.state is JobState.UNKNOWN and time.monotonic() < end:
+        time.sleep(door.left_s(POLL_S))
+        job = read_job(door, ref)
+    return job
+
+
+def wait_for(door: Door, answer: Answer) -> Answer:
+    """Follow the Task of an answer 202 to its end, within the call's deadline; another answer passes as it is.
+
+    Raises Refused when the Task fails, TimedOut when it does not end. One that vanishes passes: the caller reads the state back.
+    """
+    if answer.status_code != 202 or reference(answer) is None:
+        return answer
+    job = started(door, answer)
+    wait = retry_after_s(answer) or POLL_S
+    while job.state is JobState.RUNNING:
+        time.sleep(door.left_s(min(max(wait, POLL_S), POLL_AT_MOST_S)))
+        wait *= 1.5
+        job = read_job(door, job.ref)
+    if job.state is JobState.FAILED:
+        raise Refused(f"{answer.url}: the BMC took it, and its task failed: {job.message or 'no reason given'}")
+    return answer
+
+
+def _body(answer: Answer) -> Mapping[str, Any]:
+    if not answer.content:
+        return {}
+    try:
+        return answer.json()
+    except Malformed:
+        if answer.status_code == 202:
+            return {}  # some say "Accepted" in prose; the Location counts
+        raise
+
+
+def _is_task(body: Mapping[str, Any]) -> bool:
+    kind = body.get("@odata.type")
+    return isinstance(body.get("TaskState"), str) or (isinstance(kind, str) and kind.startswith("#Task."))
+
+
+def _of(ref: str, body: Mapping[str, Any]) -> Job:
+    state = STATES.get(str(body.get("TaskState")), JobState.UNKNOWN)
+    if state is JobState.DONE and body.get("TaskStatus") in ("Warning", "Critical"):
+        state = JobState.FAILED  # completed, with errors
+    percent = body.get("PercentComplete")
+    known = isinstance(percent, int | float) and not isinstance(percent, bool) and 0 <= percent <= 100
+    return Job(ref, state, float(percent) / 100 if known and percent is not None else None, _message(body))
+
+
+def _message(body: Mapping[str, Any]) -> str:
+    messages = body.get("Messages")
+    texts = [
+        str(message.get("Message") or message.get("MessageId") or "")
+        for message in (messages if isinstance(messages, list) else [])
+        if isinstance(message, Mapping)
+    ]
+    said = " · ".join(dict.fromkeys(text for text in texts if text))
+    return "".join(c if c.isprintable() else " " for c in said)[:MESSAGE_LIMIT]

@@ -1,0 +1,274 @@
+"""A Redfish service as a tree of documents: links, collections with pages, the system that we mean, and writes that look first.
+
+Nothing in a document is believed to be of the type that the standard says: the readers below give None for what is not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import sushy
+import sushy.exceptions
+
+from bcmetal_drivers.capabilities import BmcAddress
+from bcmetal_drivers.door import PATH_LIMIT, Door, tolerated
+from bcmetal_drivers.errors import AmbiguousSystem, Busy, Malformed, NoSuchSystem, NotThisService, Refused, Unsupported
+from bcmetal_drivers.redfish_tasks import wait_for
+from bcmetal_drivers.session import ROOT
+from bcmetal_drivers.wire import Answer
+
+Doc = Mapping[str, Any]
+
+TEXT_LIMIT: Final = 256
+PAGES: Final = 200
+MEMBERS: Final = 2000
+
+
+# ---------------------------------------------------------------- what a document says
+
+
+def text(doc: Any, *keys: str, limit: int = TEXT_LIMIT) -> str | None:
+    """A string (or a number as one), stripped, bounded, printable; None when it is absent, empty or something else."""
+    value = dig(doc, *keys)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = str(value)
+    if not isinstance(value, str):
+        return None
+    clean = "".join(c if c.isprintable() else " " for c in value).strip()
+    return clean[:limit] or None
+
+
+def number(doc: Any, *keys: str) -> float | None:
+    """A number, also one that is written as a string."""
+    value = dig(doc, *keys)
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        found = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return found if math.isfinite(found) else None
+
+
+def dig(doc: Any, *keys: str) -> Any:
+    for key in keys:
+        doc = doc.get(key) if isinstance(doc, Mapping) else None
+    return doc
+
+
+def link(doc: Any, *keys: str) -> str | None:
+    """The path that a reference names."""
+    value = dig(doc, *keys, "@odata.id")
+    return value if isinstance(value, str) and value else None
+
+
+def links(doc: Any, *keys: str) -> tuple[str, ...]:
+    """The paths of a list of references; what is no reference is left out."""
+    value = dig(doc, *keys)
+    listed = value if isinstance(value, list) else []
+    return tuple(path for path in map(link, listed[:MEMBERS]) if path)
+
+
+def action_target(doc: Doc, action: str) -> str | None:
+    value = dig(doc, "Actions", action, "target")
+    return value if isinstance(value, str) and value else None
+
+
+# ---------------------------------------------------------------- the tree
+
+
+class _DoorLogsIn:
+    """sushy wants an authentication; the door does its own."""
+
+    def set_context(self, root: object, connector: object) -> None:
+        pass
+
+    def authenticate(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass(slots=True)
+class Tree:
+    """What is learned about one BMC is kept here for as long as the conversation is open."""
+
+    door: Door
+    address: BmcAddress
+    learned: dict[str, Any] = field(default_factory=dict)
+
+    def get(self, path: str) -> dict[str, Any]:
+        return self.door.get(path).json()
+
+    def find(self, path: str | None) -> dict[str, Any] | None:
+        """The document; None where there is no path, or nothing at its end (404, 405, 501, 400)."""
+        if path is None:
+            return None
+        with tolerated(Refused, Unsupported):
+            return self.get(path)
+        return None
+
+    def root(self) -> Doc:
+        """The service root, read once. Raises NotThisService when what answers there is no Redfish service."""
+        known: Doc | None = self.learned.get("root")
+        if known is None:
+            answer = self.door.anonymous(ROOT)
+            known = self._root_of(answer) if answer.status_code != 401 else self.get(ROOT)
+            self.learned["root"] = known
+        return known
+
+    def _root_of(self, answer: Answer) -> Doc:
+        if answer.status_code in (404, 405):
+            raise NotThisService(f"{answer.url}: the host answers, but it has no Redfish service")
+        if answer.status_code != 200:
+            return self.get(ROOT)
+        try:
+            doc = answer.json()
+        except Malformed as error:
+            raise NotThisService(f"{answer.url}: the host answers, but it is no Redfish service") from error
+        if not is_root(doc):
+            raise NotThisService(f"{answer.url}: the host answers, but it is no Redfish service")
+        return doc
+
+    def members(self, path: str) -> tuple[str, ...]:
+        """The paths of a collection's members, over all its pages. Raises Malformed when pages run in a circle or some are missing."""
+        found: list[str] = []
+        count: float | None = None
+        following: str | None = path
+        seen: set[str] = set()
+        while following is not None:
+            if following in seen or len(seen) >= PAGES or len(found) > MEMBERS:
+                raise Malformed(f"{self.door.origin}{path}: the pages of this collection do not end")
+            seen.add(following)
+            page = self.get(following)
+            found += links(page, "Members")
+            count = number(page, "Members@odata.count") if count is None else count
+            following = text(page, "Members@odata.nextLink", limit=PATH_LIMIT)
+        if count is not None and len(found) < count:
+            raise Malformed(f"{self.door.origin}{path}: it counts {count:g} members and lists {len(found)}")
+        return tuple(dict.fromkeys(found))
+
+    def documents(self, path: str | None) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Each member of a collection with its document; those that answer 404 or the like are left out."""
+        if path is None:
+            return
+        for member in self.members(path):
+            doc = self.find(member)
+            if doc is not None:
+                yield member, doc
+
+    # ------------------------------------------------------------ the system
+
+    def system_path(self) -> str:
+        """Raises NoSuchSystem, AmbiguousSystem."""
+        known: str | None = self.learned.get("system")
+        if known is None:
+            known = self.address.system_path or self._only_system()
+            self.learned["system"] = known
+        return known
+
+    def _only_system(self) -> str:
+        systems = self._systems()
+        if not systems:
+            raise NoSuchSystem(f"{self.address}: the BMC lists no system")
+        if len(systems) > 1:
+            raise AmbiguousSystem(f"{self.address}: the BMC has several systems, name one: {', '.join(systems)}")
+        return systems[0]
+
+    def _systems(self) -> tuple[str, ...]:
+        collection = link(self.root(), "Systems")
+        if collection is None:
+            raise NotThisService(f"{self.address}: this Redfish service has no systems")
+        return self.members(collection)
+
+    def system(self) -> dict[str, Any]:
+        """The system's document, read now. Raises NoSuchSystem with the ids that there are."""
+        path = self.system_path()
+        try:
+            return self.get(path)
+        except sushy.exceptions.ResourceNotFoundError as error:
+            self.learned.pop("system", None)
+            there = ", ".join(self._systems()) or "none"
+            raise NoSuchSystem(f"{self.door.origin}{path}: the BMC has no such system; it has: {there}") from error
+
+    def sushy_system(self) -> Any:
+        """A fresh sushy System over our door: a forced refresh of an old one would read all that it touched before."""
+        root = self.learned.get("sushy")
+        if root is None:
+            self.root()
+            root = sushy.Sushy(self.door.origin, auth=_DoorLogsIn(), connector=self.door)
+            self.learned["sushy"] = root
+        return root.get_system(self.system_path())
+
+    def manager_paths(self) -> tuple[str, ...]:
+        """The managers of this system; all of them where the system names none."""
+        named = links(self.find(self.system_path()), "Links", "ManagedBy")
+        if named:
+            return named
+        collection = link(self.root(), "Managers")
+        return self.members(collection) if collection else ()
+
+    # ------------------------------------------------------------ writes
+
+    def act(self, path: str, body: Doc | None = None) -> Answer:
+        """POST; a Task that it is answered with is followed to its end. Raises Refused when the Task fails."""
+        return wait_for(self.door, self.door.post(path, data=dict(body or {})))
+
+    def patch(self, path: str, body: Doc) -> Answer:
+        """PATCH with the ETag that the BMC gives, and down a short ladder when it will not have it.
+
+        412 is answered by a look: is it as asked, all is well; did another writer change what we write, Busy; else its ETag is useless.
+        """
+        before, etag = self._with_etag(path)
+        if self.learned.get("etag") == "none":
+            etag = None
+        try:
+            return self._patched(path, body, etag)
+        except sushy.exceptions.HTTPError as error:
+            if error.status_code not in (412, 428):
+                raise
+            now, fresh = self._with_etag(path)
+            if error.status_code == 412 and not same(before, now, body):
+                raise Busy(f"{self.door.origin}{path}: another writer changed it meanwhile") from error
+        for candidate in dict.fromkeys((fresh, _strong(fresh), "*", None)):
+            if candidate == etag and candidate is not fresh:
+                continue
+            try:
+                answer = self._patched(path, body, candidate)
+            except sushy.exceptions.HTTPError as error:
+                if error.status_code not in (412, 428) or candidate is None:
+                    raise
+            else:
+                if candidate is None:
+                    self.learned["etag"] = "none"
+                return answer
+        raise Busy(f"{self.door.origin}{path}: no ETag is taken")
+
+    def _patched(self, path: str, body: Doc, etag: str | None) -> Answer:
+        return wait_for(self.door, self.door.patch(path, data=dict(body), etag=etag))
+
+    def _with_etag(self, path: str) -> tuple[dict[str, Any], str | None]:
+        answer = self.door.get(path)
+        doc = answer.json()
+        return doc, answer.headers.get("ETag") or text(doc, "@odata.etag")
+
+
+def _strong(etag: str | None) -> str | None:
+    return etag.removeprefix("W/") if etag else etag
+
+
+def same(before: Any, now: Any, body: Any) -> bool:
+    """Whether what `body` names is the same in both documents."""
+    if isinstance(body, Mapping):
+        return all(same(dig(before, key), dig(now, key), body[key]) for key in body)
+    return bool(before == now)
+
+
+def is_root(doc: Doc) -> bool:
+    """Whether a document is a Redfish service's root."""
+    kind = dig(doc, "@odata.type")
+    return "RedfishVersion" in doc or (isinstance(kind, str) and "ServiceRoot" in kind)

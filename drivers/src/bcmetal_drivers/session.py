@@ -1,0 +1,150 @@
+"""One login at one BMC: by a session where it has sessions, by Basic where it has none.
+
+Which of both is found once and remembered. A wrong password costs one failed login: Basic is not tried after a session login that was
+rejected, and rejected credentials are not sent again.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from enum import Enum
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from bcmetal_drivers.capabilities import Credential
+from bcmetal_drivers.errors import DriverError, Malformed, MaybeSent, RejectedCredentials, ServerFault
+from bcmetal_drivers.refusals import login_refusal, refusal
+from bcmetal_drivers.wire import Answer
+
+ROOT: Final = "/redfish/v1/"
+SESSIONS: Final = "/redfish/v1/SessionService/Sessions"
+
+Ask = Callable[[str, str, Mapping[str, str], bytes | None], Answer]
+
+
+class Mode(Enum):
+    UNKNOWN = "unknown"
+    SESSION = "session"
+    BASIC = "basic"
+
+
+class Session:
+    """`ask` sends a request as it is. Headers hold the token or the password: they go nowhere else than into `ask`."""
+
+    def __init__(self, credential: Credential, ask: Ask, where: str) -> None:
+        self._credential = credential
+        self._ask = ask
+        self._where = where
+        self._token: str | None = None
+        self._path: str | None = None
+        self._mode = Mode.UNKNOWN
+        self._fresh = False  # the token was not accepted by anything yet
+        self._rejected = False
+        self._sessions_path: str | None = None
+
+    def headers(self) -> dict[str, str]:
+        """What authorises a request; logs in first where that is needed. Raises RejectedCredentials, LockedOut, Busy and the wire's errors."""
+        if self._rejected:
+            raise RejectedCredentials(f"{self._where}: the BMC rejected these credentials, they are not sent again")
+        if self._token is None and self._mode is not Mode.BASIC:
+            self._log_in()
+        if self._token is not None:
+            return {"X-Auth-Token": self._token}
+        return {"Authorization": f"Basic {self._basic()}"}
+
+    def accepted(self) -> None:
+        """An authorised request got through."""
+        self._fresh = False
+
+    def refused(self, answer: Answer) -> None:
+        """A request was answered 401: be logged in anew, or raise. The request may be repeated once after this."""
+        if self._token is None:
+            self._rejected = True
+            raise refusal(answer)
+        old, self._token, self._path = self._path, None, None
+        if self._fresh:  # it took the password, and then not its own token: some firmware knows Basic only
+            self._mode = Mode.BASIC
+            self._delete(old, {"Authorization": f"Basic {self._basic()}"})
+            return
+        token_headers = self.headers()
+        self._delete(old, token_headers)
+
+    def use(self, credential: Credential) -> None:
+        """Log in with these credentials from now on. Raises RejectedCredentials, and keeps the old ones, when they are not taken."""
+        old, old_path, old_token = self._credential, self._path, self._token
+        self._credential, self._token, self._path = credential, None, None
+        try:
+            if self._mode is not Mode.BASIC:
+                self._log_in()
+            else:
+                answer = self._ask("GET", SESSIONS, {"Authorization": f"Basic {self._basic()}"}, None)
+                if answer.status_code == 401:
+                    raise refusal(answer)
+        except DriverError:
+            self._credential, self._path, self._token, self._rejected = old, old_path, old_token, False
+            raise
+        if old_path is not None:
+            self._delete(old_path, self.headers())
+
+    def close(self) -> None:
+        """Log out, best effort."""
+        if self._token is not None:
+            self._delete(self._path, {"X-Auth-Token": self._token})
+        self._token = self._path = None
+
+    def _basic(self) -> str:
+        pair = f"{self._credential.username}:{self._credential.password.get_secret_value()}"
+        return base64.b64encode(pair.encode()).decode()
+
+    def _delete(self, path: str | None, headers: Mapping[str, str]) -> None:
+        if path is not None:
+            with suppress(DriverError):
+                self._ask("DELETE", path, headers, None)
+
+    def _find_sessions(self) -> str:
+        if self._sessions_path is None:
+            root = self._ask("GET", ROOT, {}, None)
+            if root.status_code >= 400 and root.status_code != 401:
+                raise refusal(root)
+            path = _dig(root.json(), "Links", "Sessions", "@odata.id") if root.status_code < 400 else None
+            self._sessions_path = path if path and path.startswith("/") and not path.startswith("//") else SESSIONS
+        return self._sessions_path
+
+    def _log_in(self) -> None:
+        path = self._find_sessions()
+        body = {"UserName": self._credential.username, "Password": self._credential.password.get_secret_value()}
+        try:
+            answer = self._ask("POST", path, {"Content-Type": "application/json"}, json.dumps(body).encode())
+        except MaybeSent as lost:
+            raise ServerFault(f"{self._where}: the answer to the login was lost") from lost
+        token = answer.headers.get("X-Auth-Token")
+        if answer.status_code < 400 and token and token.isascii() and token.isprintable():
+            self._token, self._path = token, _session_path(answer)
+            self._mode, self._fresh = Mode.SESSION, True
+            return
+        error = login_refusal(answer)
+        if error is None:
+            self._mode = Mode.BASIC
+            return
+        self._rejected = isinstance(error, RejectedCredentials)
+        raise error
+
+
+def _session_path(answer: Answer) -> str | None:
+    """Where the session can be deleted. Only the path counts: it is asked for on the line that we have."""
+    location = answer.headers.get("Location")
+    if location:
+        return urlsplit(location).path or None
+    with suppress(Malformed):
+        return _dig(answer.json(), "@odata.id")
+    return None
+
+
+def _dig(document: Mapping[str, Any], *keys: str) -> str | None:
+    value: Any = document
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, str) else None

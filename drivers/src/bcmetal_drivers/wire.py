@@ -1,0 +1,170 @@
+"""The wire to a BMC: deadlines that hold, TCP and TLS under them, and one kept-alive HTTP line.
+
+A socket's own timeout is for each read, so that an answer of a byte a second would run on for ever. Here every connect, handshake,
+send and receive is given what is left of the total deadline, so that no watchdog is needed. Proxy variables mean nothing here.
+"""
+
+from __future__ import annotations
+
+import http.client
+import io
+import json
+import select
+import socket
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bcmetal_drivers.capabilities import Limits, Trust
+from bcmetal_drivers.errors import Malformed, ServerFault
+from bcmetal_drivers.tcp import Deadline, connect
+from bcmetal_drivers.tls import handshake
+
+BODY_LIMIT: Final = 8 * 1024 * 1024
+CHUNK: Final = 65536
+
+
+class _Bounded(io.RawIOBase):
+    """The receiving side of a socket: each receive has what is left of the deadline."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        return self._line.receive(buffer)
+
+
+class _Sock:
+    """What http.client needs of a socket."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+
+    def sendall(self, data: bytes) -> None:
+        self._line.send(data)
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        return io.BufferedReader(_Bounded(self._line), CHUNK)
+
+    def close(self) -> None:
+        """The line outlives each answer; `Line.close` ends it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer, read to its end. `status_code`, `headers`, `json` and `text` are what sushy asks for."""
+
+    status_code: int
+    headers: http.client.HTTPMessage  # `get` takes a name in any case
+    content: bytes
+    url: str
+
+    @property
+    def text(self) -> str:
+        return self.content.decode(errors="replace")
+
+    def json(self) -> dict[str, Any]:
+        """The document. Raises Malformed unless it is one JSON object (NaN and infinities are no JSON)."""
+        try:
+            document = json.loads(self.content.decode("utf-8-sig"), parse_constant=_no_constant, strict=False)
+        except (ValueError, RecursionError) as error:
+            what = "an HTML page" if self.content.lstrip()[:1] == b"<" else "no JSON"
+            raise Malformed(f"{self.url}: the answer ({self.status_code}) is {what}") from error
+        if not isinstance(document, dict):
+            raise Malformed(f"{self.url}: the answer is a JSON {type(document).__name__}, not an object")
+        return document
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is no JSON")
+
+
+class Line:
+    """One connection, kept alive between requests. Raises OSError or http.client's errors as they come: the door knows what they mean."""
+
+    def __init__(self, origin: str, host: str, port: int, trust: Trust | None, limits: Limits) -> None:
+        """`trust` None is plain HTTP."""
+        self._origin = origin
+        self._host = host
+        self._port = port
+        self._trust = trust
+        self._limits = limits
+        self._sock: socket.socket | None = None
+        self._deadline = Deadline(0)
+        self.certificate_fp: str | None = None
+        self.sent = False  # whether a byte of the present request went out
+        self.used = 0  # requests answered on this connection
+
+    def open(self, deadline: Deadline) -> bool:
+        """Be connected. Returns whether the connection was kept from before; one that the other side has ended is replaced."""
+        self._deadline = deadline
+        if self._sock is not None:
+            readable, _, _ = select.select([self._sock], [], [], 0)
+            if not readable:
+                return True
+            self.close()
+        sock = connect(self._host, self._port, self._limits, deadline)
+        if self._trust is not None:
+            budget = deadline.left(self._limits.connect_s + self._limits.read_s, self._origin)
+            sock, self.certificate_fp = handshake(sock, self._host, self._port, self._trust, budget)
+        self._sock = sock
+        self.used = 0
+        return False
+
+    def ask(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
+        """One request, one answer."""
+        connection = http.client.HTTPConnection(self._host, self._port)
+        connection.auto_open = 0
+        connection.sock = _Sock(self)
+        url = self._origin + path
+        self.sent = False
+        connection.request(method, path, body=body, headers=dict(headers))
+        with connection.getresponse() as response:
+            content = _read(response, url)
+            keep = not response.will_close
+            answer = Answer(response.status, response.headers, content, url)
+        self.used += 1
+        if not keep:
+            self.close()
+        return answer
+
+    def send(self, data: bytes) -> None:
+        sock = self._open_socket()
+        sock.settimeout(self._deadline.left(self._limits.read_s, self._origin))
+        self.sent = True
+        sock.sendall(data)
+
+    def receive(self, buffer: Any) -> int:
+        sock = self._open_socket()
+        sock.settimeout(self._deadline.left(self._limits.read_s, self._origin))
+        try:
+            return sock.recv_into(buffer)
+        except ssl.SSLEOFError:
+            return 0  # many BMCs end TLS without saying so; the body's length tells whether it was whole
+
+    def close(self) -> None:
+        if self._sock is not None:
+            self._sock.close()
+            self._sock = None
+
+    def _open_socket(self) -> socket.socket:
+        if self._sock is None:
+            raise ConnectionResetError("the line is closed")
+        return self._sock
+
+
+def _read(response: http.client.HTTPResponse, url: str) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while part := response.read(CHUNK):
+        parts.append(part)
+        size += len(part)
+        if size > BODY_LIMIT:
+            raise Malformed(f"{url}: the answer is longer than {BODY_LIMIT // 1024 // 1024} MiB")
+    if response.length:
+        raise ServerFault(f"{url}: the answer was cut short by {response.length} bytes")
+    return b"".join(parts)
