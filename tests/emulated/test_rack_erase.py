@@ -52,7 +52,7 @@ def erase(client: Client, drive: EmulatedDrive) -> str:
 
 
 def shows_data(client: Client, drive: EmulatedDrive) -> bool:
-    return client.get(f"{DRIVES}/{drive.serial}").doc["Links"]["Volumes"] != []
+    return bool(client.get(f"{DRIVES}/{drive.serial}").doc["Links"]["Volumes"])
 
 
 def test_an_erase_runs_as_a_task_and_is_true_at_its_end(

@@ -333,6 +333,8 @@ class Machine:
                 "drives": [asdict(drive) for drive in self._drives.values()],
                 "secure_boot": [self._secure_boot, self._secure_boot_now],
                 "nmis": self._nmis,
+                "power_lag_s": self.power_lag_s,
+                "ignores_soft_off": self.ignores_soft_off,
                 "health": self.health,
                 "asset_tag": self.asset_tag,
                 "identify": self.identify,
@@ -357,4 +359,5 @@ class Machine:
             self._drives = {drive["serial"]: EmulatedDrive(**drive) for drive in doc["drives"]}
             self._secure_boot, self._secure_boot_now = doc["secure_boot"]
             self._nmis = doc["nmis"]
+            self.power_lag_s, self.ignores_soft_off = doc["power_lag_s"], doc["ignores_soft_off"]
             self.health, self.asset_tag, self.identify = doc["health"], doc["asset_tag"], doc["identify"]

@@ -355,11 +355,9 @@ class Rack:
         if self._kept is None:
             return
         setup = {field: getattr(bmc.setup, field) for field in Setup.__slots__} | {"port": bmc.port}
-        lag = bmc.machine.power_lag_s
         doc = {
             "setup": setup,
             "password": bmc.password.get_secret_value(),
-            "power_lag_s": lag,
             "front": bmc.front.snapshot(),
             "machines": {system: machine.snapshot() for system, machine in bmc.by_system.items()},
         }
@@ -372,7 +370,6 @@ class Rack:
     def _load(self, doc: Mapping[str, Any]) -> None:
         bmc = self._build(Setup(**doc["setup"]), SecretStr(doc["password"]))
         bmc.front.restore(doc["front"])
-        bmc.set(power_lag_s=doc["power_lag_s"])
         for system, machine in bmc.by_system.items():
             machine.restore(doc["machines"][system])
         self.bmcs[bmc.name] = bmc

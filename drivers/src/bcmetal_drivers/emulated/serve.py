@@ -94,11 +94,18 @@ class Listener:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        made = _Server((self.host, self.port), self._app, numthreads=THREADS, server_name=self.host, timeout=30)
+        made = _Server(
+            (self.host, self.port),
+            self._app,
+            numthreads=THREADS,
+            server_name=self.host,
+            timeout=30,
+            request_queue_size=128,
+        )
         made.gateway = _Gateway
         made.ConnectionClass = _Connection
         made.keep_alive_conn_limit = 256
-        made.expiration_interval = 0.2
+        made.expiration_interval = 0.05  # also how long a stop may take
         made.nodelay = True
         if self._certificate is not None:
             made.ssl_adapter = _Tls(str(self._certificate))
