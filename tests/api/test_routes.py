@@ -12,6 +12,7 @@ from bcmetal.api.app import BODY_LIMIT
 from bcmetal.api.calls import METHODS
 from bcmetal.settings import ROLES, Action, Role
 from bcmetal.states import SideVerb, Verb
+from bcmetal.store import keys
 
 # The actions of api.md's table; `None`: the whole tenant's.
 NEEDED: Final[dict[str, Action]] = {
@@ -62,16 +63,9 @@ def test_the_table_of_actions_names_every_method() -> None:
 @pytest.mark.parametrize("path", PATHS)
 def test_nobody_gets_in_without_a_credential_that_proves_something(site: Site, path: str) -> None:
     body = json.dumps(_body(site, path)).encode()
-    revoked = site.new_key("admin", TENANT)
-    site.keys["revoked"] = revoked
     expired = site.new_key("admin", TENANT, expires_at=site.now())
-
-    def revoke(c: Any) -> None:
-        from sqlalchemy import text
-
-        c.execute(text("UPDATE api_keys SET revoked_at = 1 WHERE key_id = (SELECT max(key_id) FROM api_keys)"))
-
-    site.write(revoke)
+    revoked = site.new_key("gone", TENANT)
+    site.write(keys.revoke, "key:gone", site.now())
     wrong = [
         {},
         {"Authorization": "Bearer "},
@@ -79,6 +73,7 @@ def test_nobody_gets_in_without_a_credential_that_proves_something(site: Site, p
         {"Authorization": f"Bearer {'x' * 5000}"},
         {"Authorization": f"Basic {site.keys['admin']}"},
         {"Authorization": f"Bearer {expired}"},
+        {"Authorization": f"Bearer {revoked}"},
         {"X-Client-Cert": "CN=admin", "X-SSL-Client-S-DN": "CN=admin", "X-Forwarded-Client-Cert": "Subject=CN=admin"},
     ]
     for headers in wrong:
@@ -234,6 +229,13 @@ def test_answers_are_not_kept_by_anybody(site: Site) -> None:
         assert answer.headers["x-content-type-options"] == "nosniff"
 
 
+def test_an_ipv4_caller_is_audited_as_one(site: Site) -> None:
+    site.post(
+        "/api/compute/metal/refresh", _body(site, "/api/compute/metal/refresh"), "reader", address="::ffff:192.0.2.9"
+    )
+    assert site.audited()[-1]["address"] == "192.0.2.9"
+
+
 # ---------------------------------------------------------------- authentication
 
 
@@ -251,8 +253,6 @@ def test_many_failures_of_one_address_are_slowed_down_and_a_good_key_is_not(site
 
 
 def test_a_key_is_revoked_at_once_and_its_last_use_is_kept(site: Site) -> None:
-    from bcmetal.store import keys
-
     assert site.metal("list", who="reader").status == 200
     used = {row.identity: row.last_used_at for row in site.read(keys.list)}
     assert used["key:reader"] is not None

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from api.site import STEPS, Site
 from bcmetal.store import nodes, operations, sealed
@@ -325,8 +326,6 @@ def test_an_abort_in_maintenance_ends_at_once_and_leaves_its_cleanup_queued(site
     site.of(node_id, "setMaintenance", on=True, reason="by hand")
 
     def touch(c: Any) -> None:
-        from sqlalchemy import text
-
         c.execute(text("UPDATE operations SET touched = true WHERE operation_id = :o"), {"o": operation})
 
     site.write(touch)
@@ -353,8 +352,6 @@ def test_a_retry_does_the_failed_verb_again_with_its_input(site: Site) -> None:
     site.of(node_id, "commission", confirmErase=node_id, profile="as-it-is")
 
     def fail(c: Any) -> None:
-        from sqlalchemy import text
-
         c.execute(text("UPDATE operations SET status = 'failed', ended_at = 1 WHERE verb = 'commission'"))
 
     site.write(fail)

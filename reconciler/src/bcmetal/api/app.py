@@ -95,8 +95,8 @@ def build_app(services: Services) -> FastAPI:
 
 
 def address_of(request: Request) -> str:
-    """The connection's own peer."""
-    return request.client.host if request.client is not None else ""
+    """The connection's own peer; an IPv4 one as such, also where the listener is IPv6."""
+    return request.client.host.removeprefix("::ffff:") if request.client is not None else ""
 
 
 def trace_of(request: Request, services: Services) -> str:
