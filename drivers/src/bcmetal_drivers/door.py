@@ -17,7 +17,7 @@ import json
 import ssl
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Final, Never
 from urllib.parse import quote, urlsplit
 
@@ -74,6 +74,11 @@ class Door:
         self.last: Answer | None = None  # what the last successful write was answered: sushy throws it away
 
     @property
+    def rejected(self) -> bool:
+        """Whether the BMC rejected the credentials: they are not sent again through this door."""
+        return self._session is not None and self._session.rejected
+
+    @property
     def certificate_fp(self) -> str | None:
         """Of the certificate that was shown last; None without TLS, or before the first request."""
         return self._line.certificate_fp
@@ -83,11 +88,15 @@ class Door:
     @contextmanager
     def call(self) -> Iterator[None]:
         """All requests inside share one total deadline; whatever goes wrong leaves as a DriverError. May be nested."""
-        with self._lock:
+        deadline = Deadline(self.limits.total_s)
+        if not self._lock.acquire(timeout=self.limits.total_s):
+            raise TimedOut(f"{self.origin}: another call to this BMC did not end in time")
+        with ExitStack() as stack:
+            stack.callback(self._lock.release)
             if self._deadline is not None:
                 yield
                 return
-            self._deadline = Deadline(self.limits.total_s)
+            self._deadline = deadline
             try:
                 yield
             except DriverError:

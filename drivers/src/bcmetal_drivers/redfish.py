@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pydantic import SecretStr
 
 from bcmetal_drivers import (
+    doors,
     redfish_accounts,
     redfish_boot,
     redfish_drives,
@@ -51,7 +52,6 @@ from bcmetal_drivers.capabilities import (
     Trust,
     VirtualMedia,
 )
-from bcmetal_drivers.door import Door
 from bcmetal_drivers.redfish_tree import Tree
 
 
@@ -62,15 +62,20 @@ class RedfishBmc:
         """Raises InsecureTransport for plain HTTP without a trust of none."""
         self._address = address
         self._credential = credential
-        self._door = Door(address, credential, trust, limits)
+        self._pass = doors.enter(address, credential, trust, limits)
+        self._door = self._pass.door
         self._tree = Tree(self._door, address)
+        self._closed = False
 
     @property
     def address(self) -> BmcAddress:
         return self._address
 
     def close(self) -> None:
-        self._door.close()
+        """The session ends when nobody else uses this BMC with these credentials."""
+        if not self._closed:
+            self._closed = True
+            self._pass.leave()
 
     @contextmanager
     def _call(self) -> Iterator[Tree]:
@@ -162,6 +167,8 @@ class RedfishBmc:
     def set_password(self, username: str, password: SecretStr) -> None:
         """The own account's new password is proven by a login, and used from then on."""
         with self._call() as tree:
+            if username == self._credential.username:
+                self._pass.keep_to_ourselves()
             self._credential = redfish_accounts.set_password(tree, self._credential, username, password)
 
     def baseline(self) -> Mapping[str, object]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 import sushy
 import sushy.exceptions
 
 from bcmetal_drivers.capabilities import PowerAction, PowerState
-from bcmetal_drivers.door import tolerated
+from bcmetal_drivers.door import STUMBLES, tolerated
 from bcmetal_drivers.errors import Busy, DriverError, MaybeSent, Refused, Unsupported
 from bcmetal_drivers.redfish_tasks import wait_for
-from bcmetal_drivers.redfish_tree import Doc, Tree, dig, text
+from bcmetal_drivers.redfish_tree import Doc, Tree, action_target, dig, text
 from bcmetal_drivers.refusals import refusal
 
 STATES: Final[Mapping[str, PowerState]] = {
@@ -54,7 +54,7 @@ def set_power(tree: Tree, action: PowerAction) -> None:
     if action in (PowerAction.CYCLE, PowerAction.NMI) and state is PowerState.OFF:
         raise Refused(f"{tree.address}: the machine is off, {action.value} is for one that is on")
     try:
-        _reset(tree, action)
+        _reset(tree, system, action)
     except MaybeSent:
         if action in GOALS and _is_there(tree, action):
             return
@@ -77,28 +77,57 @@ def _is_there(tree: Tree, action: PowerAction) -> bool:
     return False
 
 
-def _reset(tree: Tree, action: PowerAction) -> None:
+def _reset(tree: Tree, system: Doc, action: PowerAction) -> None:
     """The first of the resets that fit and that the BMC offers. One that offers none by name is asked for the next after a 400."""
-    system = tree.sushy_system()
-    try:
-        offered = {str(value.value) for value in system.get_allowed_reset_system_values()}
-    except sushy.exceptions.MissingActionError as error:
-        raise Unsupported(f"{tree.address}: this system has no reset") from error
-    fitting = [word for word in RESETS[action] if word in offered]
+    offered, ask = _by_sushy(tree, system) or _by_hand(tree, system)
+    fitting = [word for word in RESETS[action] if offered is None or word in offered]
     if not fitting:
-        raise Unsupported(f"{tree.address}: this BMC offers no {action.value}, it offers {_listed(offered)}")
-    named = dig(system.json, "Actions", RESET, "ResetType@Redfish.AllowableValues") is not None
-    for last, word in [(word == fitting[-1] or named, word) for word in fitting]:
+        raise Unsupported(f"{tree.address}: this BMC offers no {action.value}, it offers {_listed(offered or ())}")
+    for word in fitting:
         try:
-            system.reset_system(sushy.ResetType(word))
+            ask(word)
         except sushy.exceptions.BadRequestError as error:
-            if last or not isinstance(refusal(error.answer), Refused):
+            if offered is not None or word == fitting[-1] or not isinstance(refusal(error.answer), Refused):
                 raise
         else:
-            if tree.door.last is not None:
-                wait_for(tree.door, tree.door.last)
             return
 
 
+Offer = tuple[Collection[str] | None, Callable[[str], None]]
+
+
+def _by_sushy(tree: Tree, system: Doc) -> Offer | None:
+    """What sushy makes of the reset action, its ActionInfo included; None where sushy stumbles over another part of the document."""
+    try:
+        found = tree.sushy_system()
+        named = found.get_allowed_reset_system_values()
+    except sushy.exceptions.MissingActionError as error:
+        raise Unsupported(f"{tree.address}: this system has no reset") from error
+    except sushy.exceptions.HTTPError:
+        raise
+    except (sushy.exceptions.SushyError, *STUMBLES):
+        return None
+    offered = None if set(named) == set(sushy.ResetType) else {str(value.value) for value in named}
+
+    def ask(word: str) -> None:
+        found.reset_system(sushy.ResetType(word))
+        if tree.door.last is not None:
+            wait_for(tree.door, tree.door.last)
+
+    return offered, ask
+
+
+def _by_hand(tree: Tree, system: Doc) -> Offer:
+    target = action_target(system, RESET)
+    if target is None:
+        raise Unsupported(f"{tree.address}: this system has no reset")
+    listed = dig(system, "Actions", RESET, "ResetType@Redfish.AllowableValues")
+
+    def ask(word: str) -> None:
+        tree.act(target, {"ResetType": word})
+
+    return listed if isinstance(listed, list) else None, ask
+
+
 def _listed(words: Iterable[str]) -> str:
-    return ", ".join(sorted(words)) or "nothing"
+    return ", ".join(sorted(map(str, words))) or "nothing"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 import secrets
-import select
 import socket
 import time
 from typing import Final
@@ -88,16 +87,25 @@ def _speaks_ipmi(address: BmcAddress, limits: Limits) -> bool:
     except OSError:
         return False
     with socket.socket(family, socket.SOCK_DGRAM) as sock:
-        sock.setblocking(False)
         try:
             sock.connect(where)
             for _ in range(IPMI_TRIES):
                 sock.send(ping)
                 sock.send(ask)
-                end = time.monotonic() + min(IPMI_WAIT_S, limits.connect_s)
-                while (left := end - time.monotonic()) > 0:
-                    if select.select([sock], [], [], left)[0] and sock.recv(512)[:2] == b"\x06\x00":
-                        return True
+                if _answered(sock, min(IPMI_WAIT_S, limits.connect_s)):
+                    return True
         except OSError:
+            return False
+    return False
+
+
+def _answered(sock: socket.socket, wait_s: float) -> bool:
+    end = time.monotonic() + wait_s
+    while (left := end - time.monotonic()) > 0:
+        sock.settimeout(left)
+        try:
+            if sock.recv(512)[:2] == b"\x06\x00":
+                return True
+        except TimeoutError:
             return False
     return False

@@ -55,6 +55,11 @@ class Session:
             return {"X-Auth-Token": self._token}
         return {"Authorization": f"Basic {self._basic()}"}
 
+    @property
+    def rejected(self) -> bool:
+        """Whether the BMC rejected the credentials."""
+        return self._rejected
+
     def accepted(self) -> None:
         """An authorised request got through."""
         self._fresh = False
@@ -128,6 +133,8 @@ class Session:
         error = login_refusal(answer)
         if error is None:
             self._mode = Mode.BASIC
+            if answer.status_code < 400:  # a session without a token: of no use, and it takes up room
+                self._delete(_session_path(answer), {"Authorization": f"Basic {self._basic()}"})
             return
         self._rejected = isinstance(error, RejectedCredentials)
         raise error

@@ -97,14 +97,14 @@ class Line:
         self._deadline = Deadline(0)
         self.certificate_fp: str | None = None
         self.sent = False  # whether a byte of the present request went out
-        self.used = 0  # requests answered on this connection
 
     def open(self, deadline: Deadline) -> bool:
         """Be connected. Returns whether the connection was kept from before; one that the other side has ended is replaced."""
         self._deadline = deadline
         if self._sock is not None:
-            readable, _, _ = select.select([self._sock], [], [], 0)
-            if not readable:
+            ended = select.poll()  # not select(): a daemon of a big site has more than 1024 files open
+            ended.register(self._sock, select.POLLIN)
+            if not ended.poll(0):
                 return True
             self.close()
         sock = connect(self._host, self._port, self._limits, deadline)
@@ -112,7 +112,6 @@ class Line:
             budget = deadline.left(self._limits.connect_s + self._limits.read_s, self._origin)
             sock, self.certificate_fp = handshake(sock, self._host, self._port, self._trust, budget)
         self._sock = sock
-        self.used = 0
         return False
 
     def ask(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
@@ -127,7 +126,6 @@ class Line:
             content = _read(response, url)
             keep = not response.will_close
             answer = Answer(response.status, response.headers, content, url)
-        self.used += 1
         if not keep:
             self.close()
         return answer
