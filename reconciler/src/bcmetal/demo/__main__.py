@@ -34,9 +34,12 @@ def run(redfish: int, ipmi: int) -> int:
                 travel(client, journeys, screen.show, began + DEADLINE_S)
             site.daemon.stop()
             wrong = complaints(site, journeys, faults)
+            fired = [f"{fault.bmc} {fault.what}: {site.rack.fired(fault.rule_id)} times" for fault in faults]
             if wrong:
                 screen.say(f"the daemon's last words:\n{site.daemon.last_words()}")
     screen.close(journeys)
+    for line in fired:
+        screen.say(line)
     for complaint in wrong:
         screen.say(f"WRONG  {complaint}")
     if not wrong:

@@ -9,7 +9,7 @@ from bcmetal_drivers.emulated.rack import Rack, Rule
 
 SLOW: Final = "demo-03"
 FORGETFUL: Final = "demo-07"
-SLOW_S: Final = 0.15
+SLOW_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,13 +19,22 @@ class PlantedFault:
     rule_id: int
 
 
+FAULTS: Final = (
+    (f"answers {SLOW_S} s late, all the time", Rule(bmc=SLOW, action="delay", seconds=SLOW_S)),
+    ("drops its sessions", Rule(bmc=FORGETFUL, method="GET", action="expire_sessions", after=20, times=1)),
+    ("drops its sessions again", Rule(bmc=FORGETFUL, method="GET", action="expire_sessions", after=90, times=1)),
+    (
+        "has no room for a new session, twice",
+        Rule(bmc=FORGETFUL, method="POST", path="/Sessions", action="session_table_full", after=1, times=2),
+    ),
+    (
+        "obeys two resets and loses the answers",
+        Rule(bmc=FORGETFUL, method="POST", path="ComputerSystem.Reset", action="drop_after", times=2),
+    ),
+    ("answers 503 for a moment", Rule(bmc=FORGETFUL, method="GET", action="refuse", status=503, after=150, times=2)),
+)
+
+
 def plant(rack: Rack) -> list[PlantedFault]:
-    """One BMC answers late all the time; another one drops its sessions, and is then full for a while."""
-    slow = rack.rule(Rule(bmc=SLOW, method="*", path=".*", action="delay", seconds=SLOW_S))
-    planted = [PlantedFault(SLOW, f"answers {SLOW_S} s late", slow)]
-    for after in (20, 90):
-        rule = Rule(bmc=FORGETFUL, method="GET", path=".*/Systems/.*", action="expire_sessions", after=after, times=1)
-        planted.append(PlantedFault(FORGETFUL, "drops its sessions", rack.rule(rule)))
-    full = Rule(bmc=FORGETFUL, method="POST", path=".*/Sessions.*", action="session_table_full", after=1, times=2)
-    planted.append(PlantedFault(FORGETFUL, "has no room for a session", rack.rule(full)))
-    return planted
+    """One BMC is slow all the time; another one drops its sessions and the answers to its resets."""
+    return [PlantedFault(rule.bmc, what, rack.rule(rule)) for what, rule in FAULTS]

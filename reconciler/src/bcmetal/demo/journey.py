@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from bcmetal_drivers.emulated.rack import EmulatedBmc
-
 from bcmetal.client import ApiError, Client
 from bcmetal.demo.site import IPMI_POOL, POOL, TENANT, Site
 from bcmetal.states import BUSY, State
+from bcmetal_drivers.emulated.rack import EmulatedBmc
 
 POLL_S: Final = 0.25
 View = Mapping[str, Any]
@@ -75,6 +74,7 @@ class Journey:
     bmc: EmulatedBmc
     pool: str
     stages: Iterator[Stage]
+    stage_count: int
     view: View = field(default_factory=dict)
     stage: Stage | None = None
     began: float = 0.0
@@ -110,8 +110,8 @@ class Journey:
 
 
 def journeys_of(site: Site) -> list[Journey]:
-    return [Journey(bmc, POOL, iter(WHOLE_LIFE)) for bmc in site.redfish] + [
-        Journey(bmc, IPMI_POOL, iter(WITHOUT_MEDIA)) for bmc in site.ipmi
+    return [Journey(bmc, POOL, iter(WHOLE_LIFE), len(WHOLE_LIFE)) for bmc in site.redfish] + [
+        Journey(bmc, IPMI_POOL, iter(WITHOUT_MEDIA), len(WITHOUT_MEDIA)) for bmc in site.ipmi
     ]
 
 

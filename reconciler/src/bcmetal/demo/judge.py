@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bcmetal_drivers.emulated.rack import EmulatedBmc, Machine, Rack
-
-from bcmetal.demo.faults import PlantedFault
+from bcmetal.demo.faults import FORGETFUL, PlantedFault
 from bcmetal.demo.images import Image
 from bcmetal.demo.journey import Journey
 from bcmetal.demo.site import Site
 from bcmetal.states import State
 from bcmetal_drivers.capabilities import BootDevice, PowerState
+from bcmetal_drivers.emulated.rack import EmulatedBmc, Machine, Rack
 
 
 def complaints(site: Site, journeys: Sequence[Journey], faults: Sequence[PlantedFault]) -> list[str]:
@@ -24,6 +23,11 @@ def complaints(site: Site, journeys: Sequence[Journey], faults: Sequence[Planted
         found += _of_machine(bmc.machine, site.images) + _of_bmc(bmc, site.rack)
     for bmc in site.ipmi:
         found += _is_off(bmc.machine) + _of_bmc(bmc, site.rack)
+    found += [
+        f"{j.name}: lost answers and sessions, and its timeline shows no recovery"
+        for j in journeys
+        if j.name == FORGETFUL and not j.recoveries
+    ]
     found += [f"{f.bmc}: the fault {f.what!r} never came to bear" for f in faults if not site.rack.fired(f.rule_id)]
     return found
 

@@ -66,14 +66,14 @@ class Screen:
 
     def close(self, journeys: Sequence[Journey]) -> None:
         table = Table(box=SIMPLE_HEAD, title=self._title, title_justify="left")
-        for column in ("machine", "protocol", "state", "passed through", "duration", "recoveries"):
+        for column in ("machine", "protocol", "state", "operations", "duration", "recoveries"):
             table.add_column(column, overflow="fold")
         for journey in journeys:
             row = (
                 journey.name,
                 journey.bmc.address.partition(":")[0],
                 journey.view.get("state") or "-",
-                " ".join(journey.passed),
+                f"{len(journey.passed)} of {journey.stage_count}",
                 f"{journey.duration_s:.1f} s",
                 str(journey.recoveries),
             )

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bcmetal_drivers.emulated.rack import EmulatedBmc, Rack
-
 from bcmetal.client import Client, Profile
 from bcmetal.demo.images import Image, ImageServer
 from bcmetal.demo.iso import make_iso
@@ -20,6 +18,7 @@ from bcmetal.install.configuration import client_profile, quoted
 from bcmetal.install.files import write_new
 from bcmetal.install.local import first_key
 from bcmetal.vault import new_key
+from bcmetal_drivers.emulated.rack import EmulatedBmc, Rack
 
 TENANT: Final = "platform"
 POOL: Final = "demo"  # Redfish machines, erased by their BMCs
