@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -98,6 +99,15 @@ def test_a_delay_does_not_hold_up_the_end_of_the_rack(rack: Rack, client: Client
     assert time.monotonic() - began < 5
     waiting.join(timeout=5)
     assert not waiting.is_alive()
+
+
+def test_a_client_that_stops_in_its_handshake_holds_up_nobody(rack: Rack, bmc: EmulatedBmc, client: Client) -> None:
+    with socket.create_connection((bmc.host, bmc.port)) as silent:
+        silent.sendall(b"\x16\x03")
+        began = time.monotonic()
+        assert client.get().status == 200
+        rack.stop()
+        assert time.monotonic() - began < 3
 
 
 def _lost(client: Client) -> None:

@@ -36,7 +36,12 @@ class _Connection(server.HTTPConnection):
     reset = False
     requests = 0
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.server.opened(self)
+
     def close(self) -> None:
+        self.server.closed(self)
         if self.reset:
             with contextlib.suppress(OSError):
                 self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -44,6 +49,13 @@ class _Connection(server.HTTPConnection):
             self.socket.close()
         else:
             super().close()
+        with contextlib.suppress(OSError):
+            self.wfile.close()  # else what is left in its buffer is sent, in vain, when it is collected
+
+    def shut(self) -> None:
+        """Wake whoever reads or writes; below TLS, whose handshake may not be over."""
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(self.socket, socket.SHUT_RDWR)
 
 
 class _Gateway(wsgi.Gateway_10):
@@ -77,6 +89,24 @@ class _Tls(Adapter):
 
 
 class _Server(wsgi.Server):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._lines: set[_Connection] = set()
+        self._lock = threading.Lock()
+
+    def opened(self, line: _Connection) -> None:
+        with self._lock:
+            self._lines.add(line)
+
+    def closed(self, line: _Connection) -> None:
+        with self._lock:
+            self._lines.discard(line)
+
+    def shut_lines(self) -> None:
+        with self._lock:
+            for line in self._lines:
+                line.shut()
+
     def error_log(self, msg: str = "", level: int = 20, traceback: bool = False) -> None:
         """Clients that vanish are everyday; nothing is printed."""
 
@@ -90,7 +120,7 @@ class Listener:
         self._app = app
         self._certificate = certificate
         self._name = name
-        self._server: wsgi.Server | None = None
+        self._server: _Server | None = None
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -118,6 +148,7 @@ class Listener:
     def stop(self) -> None:
         if self._server is None or self._thread is None:
             return
+        self._server.shut_lines()
         self._server.stop()
         self._thread.join(timeout=10)
         self._server = self._thread = None
