@@ -6,7 +6,6 @@ Exit codes: 0 done · 1 an operation failed or was refused by the state table ·
 
 from __future__ import annotations
 
-import sys
 from importlib.metadata import version
 from pathlib import Path
 
@@ -85,9 +84,7 @@ def cli(ctx: click.Context, profile: Path | None, tenant: str | None, pool: str 
 
 def main() -> None:
     """The console script."""
-    # A pipe that closes early (`bcmetal audit | head`) is the reader's choice; click turns it into exit code 1 quietly.
     cli(prog_name="bcmetal")
-    sys.exit(0)
 
 
 if __name__ == "__main__":
