@@ -25,6 +25,7 @@ from crash.life import LIFE, Chapter, plant_everywhere
 from emulated_site import Site, a_site
 
 pytestmark = pytest.mark.slow
+FETCH_POLLS = 8
 
 
 @asynccontextmanager
@@ -85,14 +86,17 @@ async def record(folder: Path) -> dict[Verb, int]:
 def test_a_crash_after_any_effect_of_any_workflow_changes_nothing_about_its_end(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def run() -> tuple[int, list[str]]:
+    async def run() -> tuple[dict[Verb, int], list[str]]:
         (tmp_path / "recorded").mkdir()
         (tmp_path / "crashed").mkdir()
-        counts = await record(tmp_path / "recorded")
-        crashes = 0
+        recorded = await record(tmp_path / "recorded")
+        crashes = dict.fromkeys(recorded, 0)
         wrong: list[str] = []
+        left = set(recorded)  # verbs whose run still has an effect with the number `at`
+        at = 0
         async with a_mortal_site(tmp_path / "crashed") as (site, bmc, effects):
-            for at in range(1, max(counts.values()) + 1):
+            while left:
+                at += 1
                 node_id = await begin_life(site, bmc)
                 for chapter in LIFE:
                     if chapter.plant:
@@ -100,25 +104,31 @@ def test_a_crash_after_any_effect_of_any_workflow_changes_nothing_about_its_end(
                     boots = len(bmc.machine.boots)
                     await site.start(node_id, chapter.verb, chapter.params, **chapter.given)
                     last = ""
-                    if at <= counts[chapter.verb]:
+                    if chapter.verb in left:
                         effects.begin(at)
                         with suppress(Crashed):
                             await site.settle()
                         if effects.dead:
-                            crashes += 1
+                            crashes[chapter.verb] += 1
                             last = effects.seen[-1]
+                        else:
+                            left.discard(chapter.verb)
                         effects.begin()
                         await site.restart()
                     found = await finish(site, bmc, node_id, chapter, boots)
                     wrong.extend(f"{chapter.verb}, killed after effect {at} ({last}): {one}" for one in found)
                     assert not found, wrong
                 await end_life(site, node_id)
-        assert crashes == sum(counts.values()), (crashes, counts)
+        # Polls of a background fetch vary by a few from run to run; every other effect is there each time.
+        assert all(crashes[verb] >= recorded[verb] - FETCH_POLLS for verb in recorded), (crashes, recorded)
         return crashes, wrong
 
     crashes, wrong = asyncio.run(run())
     with capsys.disabled():
-        print(f"\n{crashes} crashes, one after each effect; {len(wrong)} ended otherwise than asked")
+        told = ", ".join(f"{verb} {count}" for verb, count in crashes.items())
+        print(
+            f"\n{sum(crashes.values())} crashes, one after each effect ({told}); {len(wrong)} ended otherwise than asked"
+        )
     assert wrong == []
 
 

@@ -203,14 +203,3 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="bcmetald", description="The bcmetal daemon.")
     parser.add_argument("--config", type=Path, default=Path("/etc/bcmetal/bcmetal.toml"))
     return run(parser.parse_args().config)
-
-
-@contextlib.contextmanager
-def open_admin(config: Path) -> Iterator[tuple[Store, Vault, Settings]]:
-    """The store, the vault and the settings, for local administration in short transactions beside a running daemon."""
-    settings = load(config)
-    store = open_store(settings.daemon.database, exclusive=False)
-    try:
-        yield store, Vault([load_key(settings.daemon.vault_key)]), settings
-    finally:
-        asyncio.run(store.close())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from bcmetal_drivers.capabilities import Identifies, Inventories, Power, need
-
 from bcmetal.decisions import Done, Failed
 from bcmetal.states import Disks
 from bcmetal.store import drives
@@ -11,6 +9,7 @@ from bcmetal.store.values import SetBmc, SetIdentifiers, SetNode, SetSighting
 from bcmetal.workflows.identity import changed_identity, identifiers_of
 from bcmetal.workflows.inspect import note_inventory, usable_drives
 from bcmetal.workflows.machine import Machine, Outcome
+from bcmetal_drivers.capabilities import Identifies, Inventories, Power, need
 
 
 async def run(m: Machine) -> Outcome:
@@ -29,7 +28,13 @@ async def run(m: Machine) -> Outcome:
     m.note(
         SetIdentifiers("bmc", identifiers_of(seen.identity, "bmc")),
         SetBmc(
-            {"maker": info.maker, "model": info.model, "firmware": info.firmware, "cred_verified_at": m.now, "proven_at": m.now}
+            {
+                "maker": info.maker,
+                "model": info.model,
+                "firmware": info.firmware,
+                "cred_verified_at": m.now,
+                "proven_at": m.now,
+            }
         ),
         SetSighting(power=power, boot_mode=seen.boot_mode, certificate_fp=info.certificate_fp),
     )

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from bcmetal_drivers.capabilities import Credential, Identifies, need
-from bcmetal_drivers.errors import RejectedCredentials
-
 from bcmetal.decisions import Done, Failed
 from bcmetal.store.values import MoveSealed, SetBmc
 from bcmetal.workflows.machine import Machine, Outcome
+from bcmetal_drivers.capabilities import Credential, Identifies, need
+from bcmetal_drivers.errors import RejectedCredentials
 
 
 async def run(m: Machine) -> Outcome:

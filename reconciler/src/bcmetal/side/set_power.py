@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from bcmetal_drivers.capabilities import Power, PowerAction, PowerState, need
-
 from bcmetal.decisions import Again, Done, Failed
 from bcmetal.store.values import SetNode, SetSighting
 from bcmetal.workflows.machine import Machine, Outcome, Unsure
 from bcmetal.workflows.steps import UNKNOWN_POLL_S, UNKNOWN_WHY, power_off, power_on
+from bcmetal_drivers.capabilities import Power, PowerAction, PowerState, need
 
 SOFT_PATIENCE_S = 180.0
 
@@ -43,7 +42,9 @@ async def _soft_off(m: Machine) -> Outcome:
         await m.act(need(m.bmc, Power).set_power, PowerAction.SOFT_OFF)
         m.remember(soft_asked_at=m.now)
     elif asked > SOFT_PATIENCE_S:
-        return Failed("power-not-reached", f"asked softly {asked:.0f} s ago: the system does not shut down; `off` forces it")
+        return Failed(
+            "power-not-reached", f"asked softly {asked:.0f} s ago: the system does not shut down; `off` forces it"
+        )
     return Again("waits for the system to shut down", 2.0)
 
 

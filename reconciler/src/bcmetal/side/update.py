@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from bcmetal_drivers.address import parse
-from bcmetal_drivers.capabilities import Identifies, Trust, TrustKind, need
-
 from bcmetal.decisions import Done, Failed
 from bcmetal.store.values import SetBmc, SetNode
 from bcmetal.workflows.identity import changed_identity
 from bcmetal.workflows.machine import Machine, Outcome
+from bcmetal_drivers.address import parse
+from bcmetal_drivers.capabilities import Identifies, Trust, TrustKind, need
 
 
 async def run(m: Machine) -> Outcome:

@@ -20,6 +20,13 @@ import hashlib
 import json
 import re
 
+from bcmetal.decisions import Again, Done, Failed
+from bcmetal.settings import CommissionProfile
+from bcmetal.store.values import SetNode, SetSighting, StoreBaseline
+from bcmetal.workflows.erasing import ERASE, plan_the_erase
+from bcmetal.workflows.inspect import note_inventory
+from bcmetal.workflows.machine import Machine, Outcome
+from bcmetal.workflows.steps import UNDO, clear_boot_override, eject_media, know_the_machine, power_off
 from bcmetal_drivers.capabilities import (
     Baseline,
     BootMode,
@@ -30,14 +37,6 @@ from bcmetal_drivers.capabilities import (
     offers,
 )
 from bcmetal_drivers.errors import Unsupported
-
-from bcmetal.decisions import Again, Done, Failed
-from bcmetal.settings import CommissionProfile
-from bcmetal.store.values import SetNode, SetSighting, StoreBaseline
-from bcmetal.workflows.erasing import ERASE, plan_the_erase
-from bcmetal.workflows.inspect import note_inventory
-from bcmetal.workflows.machine import Machine, Outcome
-from bcmetal.workflows.steps import UNDO, clear_boot_override, eject_media, know_the_machine, power_off
 
 BOOT_MODE_ASKS = 3
 

@@ -13,8 +13,6 @@
 
 from __future__ import annotations
 
-from bcmetal_drivers.capabilities import Power, PowerState, need
-
 from bcmetal.boot.fetch import ImageSource
 from bcmetal.decisions import Back, Done, Failed
 from bcmetal.states import Disks, System
@@ -29,6 +27,7 @@ from bcmetal.workflows.media import (
     start_from_the_medium,
 )
 from bcmetal.workflows.steps import UNDO, know_the_machine, power_off
+from bcmetal_drivers.capabilities import Power, PowerState, need
 
 
 async def fetch_the_image(m: Machine) -> Outcome:

@@ -5,14 +5,13 @@ A BMC's word is taken only where the pool says so (`trust_bmc_erase`); what its 
 
 from __future__ import annotations
 
-from bcmetal_drivers.capabilities import Drive, DriveErase, Job, JobState, need, offers
-from bcmetal_drivers.errors import Unsupported
-
 from bcmetal.decisions import Again, Done, Failed, Micros
 from bcmetal.states import Disks
 from bcmetal.store import drives
 from bcmetal.store.values import AddErasureRecord, MarkDrives, SetNode
 from bcmetal.workflows.machine import Machine, Outcome, Unsure
+from bcmetal_drivers.capabilities import Drive, DriveErase, Job, JobState, need, offers
+from bcmetal_drivers.errors import Unsupported
 
 POLL_S = 2.0
 NOT_COVERED = ("boot partitions", "RPMB", "DPU and BMC flash")

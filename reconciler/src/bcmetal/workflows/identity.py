@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from bcmetal_drivers.capabilities import Identity
-
 from bcmetal.store.values import Identifier
+from bcmetal_drivers.capabilities import Identity
 
 _HEX32 = re.compile(r"[0-9a-f]{32}")
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
@@ -82,7 +81,9 @@ def normal_serial(text: str) -> str:
 def usable_serial(normal: str) -> bool:
     if normal in _SERIAL_PLACEHOLDERS or len(set(normal)) <= 1 or set(normal) <= {"0", "1"}:
         return False
-    return not "0123456789".startswith(normal) and not "123456789".startswith(normal) and normal != "01234567890123456789"
+    return (
+        not "0123456789".startswith(normal) and not "123456789".startswith(normal) and normal != "01234567890123456789"
+    )
 
 
 def normal_mac(text: str) -> str | None:

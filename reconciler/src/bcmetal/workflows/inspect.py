@@ -12,9 +12,6 @@ import hashlib
 import json
 from dataclasses import asdict
 
-from bcmetal_drivers.capabilities import Identifies, Inventories, Power, Trust, TrustKind, need
-from bcmetal_drivers.capabilities import Inventory as SeenInventory
-
 from bcmetal.decisions import Done, Failed
 from bcmetal.states import Disks
 from bcmetal.store import drives
@@ -29,7 +26,8 @@ from bcmetal.store.values import (
 )
 from bcmetal.workflows.identity import changed_identity, identifiers_of, normal_serial, usable_serial
 from bcmetal.workflows.machine import Machine, Outcome
-
+from bcmetal_drivers.capabilities import Identifies, Inventories, Power, Trust, TrustKind, need
+from bcmetal_drivers.capabilities import Inventory as SeenInventory
 
 PIN_FIRST = "pin-first"  # the network's word for: the first certificate that is seen is the one
 

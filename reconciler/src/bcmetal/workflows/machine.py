@@ -12,8 +12,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ParamSpec, Protocol, TypeVar
 
-from bcmetal_drivers.capabilities import Bmc, BmcAddress, Credential, Trust, TrustKind
-from bcmetal_drivers.errors import BadAddress
 from pydantic import SecretStr
 
 from bcmetal.boot.shelf import Shelf
@@ -35,6 +33,8 @@ from bcmetal.store.values import (
     Store,
     Work,
 )
+from bcmetal_drivers.capabilities import Bmc, BmcAddress, Credential, Trust, TrustKind
+from bcmetal_drivers.errors import BadAddress
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+from bcmetal.boot.fetch import ImageFault, ImageSource
+from bcmetal.boot.media import new_path
+from bcmetal.boot.shelf import Ready
+from bcmetal.decisions import Again, Back, Done, Failed
+from bcmetal.store import media
+from bcmetal.store.values import SetSighting
+from bcmetal.workflows.machine import Machine, Outcome
+from bcmetal.workflows.steps import power_on
 from bcmetal_drivers.capabilities import (
     BootDevice,
     BootMode,
@@ -11,15 +19,6 @@ from bcmetal_drivers.capabilities import (
     VirtualMedia,
     need,
 )
-
-from bcmetal.boot.fetch import ImageFault, ImageSource
-from bcmetal.boot.media import new_path
-from bcmetal.boot.shelf import Ready
-from bcmetal.decisions import Again, Back, Done, Failed
-from bcmetal.store import media
-from bcmetal.store.values import SetSighting
-from bcmetal.workflows.machine import Machine, Outcome
-from bcmetal.workflows.steps import power_on
 
 OVERRIDE_USED_UP_S = 60.0  # some BMCs show a used-up Once until POST is over
 
@@ -68,12 +67,16 @@ async def insert_the_medium(m: Machine) -> Outcome:
     power = await m.look(need(m.bmc, Power).power_state)
     if power is not PowerState.OFF:
         return Back("power_off", f"the machine is {power} before its medium is in")
-    url = str(m.memo["media_url"])
-    slots = await m.look(need(m.bmc, VirtualMedia).inserted)
-    if any(slot.inserted and slot.url == url for slot in slots):
+    if await _inserted(m):
         return Done()
-    await m.act(need(m.bmc, VirtualMedia).insert, url)
+    await m.act(need(m.bmc, VirtualMedia).insert, str(m.memo["media_url"]))
     return Again("looks whether the medium is in", 0.0)
+
+
+async def _inserted(m: Machine) -> bool:
+    """Whether a slot shows the medium of this very operation."""
+    slots = await m.look(need(m.bmc, VirtualMedia).inserted)
+    return any(slot.inserted and slot.url == m.memo["media_url"] for slot in slots)
 
 
 async def arm_the_cd(m: Machine) -> Outcome:
@@ -101,6 +104,8 @@ async def start_from_the_medium(m: Machine) -> Outcome:
     armed = override.device is BootDevice.CD
     if power is PowerState.OFF and not armed:
         return Back("arm_the_cd", "the boot override was used up before the machine was started for this run")
+    if power is PowerState.OFF and not await _inserted(m):
+        return Back("insert_the_medium", "the medium was taken out before the machine was started")
     if power is PowerState.ON:
         if armed and override.once:
             seen = m.since_s("on_seen_at")

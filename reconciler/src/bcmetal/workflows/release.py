@@ -17,8 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bcmetal_drivers.capabilities import Baseline, need, offers
-
 from bcmetal.decisions import Done, Failed
 from bcmetal.states import System
 from bcmetal.store import baselines
@@ -26,6 +24,7 @@ from bcmetal.store.values import SetNode
 from bcmetal.workflows.erasing import ERASE, plan_the_erase
 from bcmetal.workflows.machine import Machine, Outcome
 from bcmetal.workflows.steps import clear_boot_override, eject_media, know_the_machine, power_off, withdraw_the_medium
+from bcmetal_drivers.capabilities import Baseline, need, offers
 
 
 def differences(before: Mapping[str, object], after: Mapping[str, object], at: str = "") -> list[str]:

@@ -17,15 +17,14 @@ from __future__ import annotations
 
 from functools import wraps
 
-from bcmetal_drivers.capabilities import Accounts, need
-from bcmetal_drivers.errors import DriverError, RejectedCredentials, Transient
-
 from bcmetal.decisions import Again, Done, Failed
 from bcmetal.states import System
 from bcmetal.store.values import DropSealed, SetNode
 from bcmetal.workflows.erasing import ERASE, plan_the_erase, waive_the_machine
 from bcmetal.workflows.machine import Machine, Outcome, Step
 from bcmetal.workflows.steps import clear_boot_override, eject_media, know_the_machine, power_off, withdraw_the_medium
+from bcmetal_drivers.capabilities import Accounts, need
+from bcmetal_drivers.errors import DriverError, RejectedCredentials, Transient
 
 
 def _machine_is_waived(m: Machine) -> bool:

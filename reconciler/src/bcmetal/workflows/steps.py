@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from bcmetal.decisions import Again, Done, Failed
+from bcmetal.store import media
+from bcmetal.store.values import SetSighting
+from bcmetal.workflows.identity import changed_identity
+from bcmetal.workflows.machine import Machine, Outcome
 from bcmetal_drivers.capabilities import (
     BootDevice,
     BootOnce,
@@ -14,12 +19,6 @@ from bcmetal_drivers.capabilities import (
     offers,
 )
 from bcmetal_drivers.errors import Unsupported
-
-from bcmetal.decisions import Again, Done, Failed
-from bcmetal.store import media
-from bcmetal.store.values import SetSighting
-from bcmetal.workflows.identity import changed_identity
-from bcmetal.workflows.machine import Machine, Outcome
 
 POLL_S = 2.0
 UNKNOWN_POLL_S = 10.0

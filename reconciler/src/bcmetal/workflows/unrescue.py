@@ -10,7 +10,14 @@
 
 from __future__ import annotations
 
-from bcmetal.workflows.steps import clear_boot_override, eject_media, know_the_machine, power_off, power_on, withdraw_the_medium
+from bcmetal.workflows.steps import (
+    clear_boot_override,
+    eject_media,
+    know_the_machine,
+    power_off,
+    power_on,
+    withdraw_the_medium,
+)
 
 STEPS = (know_the_machine, power_off, eject_media, withdraw_the_medium, clear_boot_override, power_on)
 CLEANUP = ()
