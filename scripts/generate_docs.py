@@ -8,11 +8,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 
 import click
 
+from bcmetal.api.app import openapi_document
 from bcmetal.cli.main import cli
 from bcmetal.errors import LAST_ERRORS, BcmetalError
 from bcmetal.states import (
@@ -287,9 +287,9 @@ def body_of(part: object) -> str:
 def method_of(verb: str, path: str, operation: Json) -> Iterator[str]:
     yield f"### `{verb.upper()} {path}`"
     yield ""
-    for key in ("summary", "description"):
-        if operation.get(key):
-            yield str(operation[key]).strip()
+    for text in dict.fromkeys(str(operation.get(key) or "").strip() for key in ("summary", "description")):
+        if text:
+            yield text
             yield ""
     parameters = [
         (f"`{p.get('name')}`", str(p.get("in")), kind_of(as_map(p.get("schema"))), str(p.get("description") or ""))
@@ -354,15 +354,11 @@ def cli_page() -> str:
 
 
 def api_reference() -> str:
-    document: Json = import_module("bcmetal.api.app").openapi_document()
-    return api_page(document)
+    return api_page(openapi_document())
 
 
 def pages() -> dict[str, Callable[[], str]]:
-    found = {"states.md": states_page, "errors.md": errors_page, "cli.md": cli_page}
-    if (REPOSITORY / "reconciler/src/bcmetal/api/app.py").is_file():
-        found["api.md"] = api_reference
-    return found
+    return {"states.md": states_page, "errors.md": errors_page, "cli.md": cli_page, "api.md": api_reference}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -96,6 +96,13 @@ def test_a_bmc_without_sessions_is_driven_by_basic_and_remembered(no_sessions: b
         assert all(asked.headers["authorization"].startswith("Basic ") for asked in bmc.seen("GET", SYSTEM))
 
 
+def test_a_bmc_that_links_no_sessions_is_not_asked_for_one() -> None:
+    with a_raw_bmc(documents({**DOCS, ROOT: {"RedfishVersion": "1.0.0"}})) as bmc, a_door(bmc) as door:
+        get(door)
+        assert bmc.seen("POST") == []
+        assert bmc.seen("GET", SYSTEM)[0].headers["authorization"].startswith("Basic ")
+
+
 def test_one_session_serves_all_calls_and_is_ended() -> None:
     with a_raw_bmc(documents(DOCS)) as bmc:
         with a_door(bmc) as door:

@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
+from bcmetal import __version__
 from bcmetal.api import audit, enrolling, freeze, metal, reads  # each registers its methods
 from bcmetal.api.access import Identity, actions_on_pool, pool_of, require
 from bcmetal.api.auth import Gate
@@ -44,6 +45,11 @@ log = logging.getLogger(__name__)
 REGISTERED: Final = (audit, enrolling, freeze, metal, reads)
 BODY_LIMIT: Final = 256 * 1024
 _TRACE: Final = re.compile(r"00-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
+
+
+def openapi_document() -> dict[str, Any]:
+    """The OpenAPI document of every method, without a running daemon."""
+    return document(__version__)
 
 
 def build_app(services: Services) -> FastAPI:
