@@ -195,6 +195,7 @@ class Site:
         port: int | None = None,
         scheme: str | None = None,
         system_path: str | None = None,
+        name: str | None = None,
     ) -> str:
         """A node in state `enrolled`, its BMC's certificate pinned; its id. What is given replaces what is true."""
         node_id, bmc_id = self.new_id("nd"), self.new_id("bm")
@@ -206,7 +207,7 @@ class Site:
             TENANT,
             "site-a",
             POOL,
-            bmc.name,
+            name or bmc.name,
             bmc_id,
             NewBmc("bmc", scheme, bmc.host, port or bmc.port, kind, value),
             system_path=system_path or "".join(path) or None,
@@ -267,6 +268,12 @@ class Site:
             for name, secret in (("username", SecretStr(username)), ("password", password))
         ]
         return await self.queue(node_id, SideVerb.SET_BMC_CREDENTIALS, rows)
+
+    def set_pool(self, **changes: Any) -> None:
+        """As a reload of the configuration would."""
+        pool = self.settings.pools[POOL]
+        changed = pool.model_copy(update=changes)
+        self.settings = self.settings.model_copy(update={"pools": {POOL: changed}})
 
     async def set_node(self, node_id: str, **columns: Any) -> None:
         await self.store.write(nodes.update, node_id, columns, self.clock.now())

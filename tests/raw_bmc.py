@@ -214,7 +214,10 @@ def a_certificate(folder: Path, host: str = "127.0.0.1", valid_days: tuple[int, 
 LIMITS = Limits(connect_s=2, read_s=2, total_s=5)
 ROOT = "/redfish/v1/"
 SYSTEM = "/redfish/v1/Systems/1"
-DOCS: dict[str, Any] = {ROOT: {"RedfishVersion": "1.6.0"}, SYSTEM: {"Id": "1", "PowerState": "On"}}
+DOCS: dict[str, Any] = {
+    ROOT: {"RedfishVersion": "1.6.0", "Links": {"Sessions": {"@odata.id": SESSIONS}}},
+    SYSTEM: {"Id": "1", "PowerState": "On"},
+}
 RESET = f"{SYSTEM}/Actions/ComputerSystem.Reset"
 
 

@@ -8,7 +8,7 @@ import socket
 import pytest
 from pydantic import SecretStr
 
-from bcmetal.decisions import Params
+from bcmetal.decisions import Params, PoolMode
 from bcmetal.errors import LAST_ERRORS
 from bcmetal.states import Disks, SideVerb, State, Verb
 from bcmetal.store import freezes
@@ -354,5 +354,80 @@ def test_a_foreign_machine_that_runs_is_left_running_until_somebody_confirms(on_
         assert site.refusal(await site.node(node_id), Verb.COMMISSION, Params()) == "needs-confirm-erase"
         assert bmc.machine.power is PowerState.ON
         assert [w for w in site.rack.writes if w.kind == "effect"] == []
+
+    on_a_site(scenario)
+
+
+@pytest.mark.parametrize(
+    ("shown", "state"),
+    [
+        ("OSRunning", State.DEPLOYED),
+        ("SystemHardwareInitializationComplete", State.DEPLOY_FAILED),
+        (None, State.DEPLOY_FAILED),
+    ],
+    ids=["running", "stuck", "untold"],
+)
+def test_a_deploy_waits_for_the_sign_of_life_that_the_pool_names(
+    shown: str | None, state: State, on_a_site: OnASite
+) -> None:
+    async def scenario(site: Site) -> None:
+        bmc = site.rack.add_redfish("m1")
+        site.rack.start()
+        bmc.set(boot_progress=shown)
+        node_id = await inspected_to(site, bmc, State.AVAILABLE)
+        site.set_pool(sign_of_life="bootProgress")
+        assert await site.live(node_id, Verb.DEPLOY, image={"name": "os"}, kind="iso") is state
+        if state is State.DEPLOY_FAILED:
+            assert await code_of(site, node_id) == "no-sign-of-life"
+            assert bmc.machine.power is PowerState.OFF
+            assert bmc.machine.media is None
+
+    on_a_site(scenario)
+
+
+def test_a_pool_that_only_observes_is_looked_at_and_never_written_to(on_a_site: OnASite) -> None:
+    async def scenario(site: Site) -> None:
+        bmc = site.rack.add_redfish("m1")
+        site.rack.start()
+        site.set_pool(mode=PoolMode.OBSERVE)
+        node_id = await inspected_to(site, bmc, State.INSPECTED)
+        node = await site.node(node_id)
+        assert site.refusal(node, Verb.COMMISSION, Params(confirm_erase=node.facts.serial)) == "observe-mode"
+        assert [w for w in site.rack.writes if w.kind == "effect"] == []
+
+    on_a_site(scenario)
+
+
+def test_a_pool_that_becomes_an_observer_ends_what_was_under_way(on_a_site: OnASite) -> None:
+    async def scenario(site: Site) -> None:
+        bmc = site.rack.add_redfish("m1")
+        site.rack.start()
+        node_id = await inspected_to(site, bmc, State.INSPECTED)
+        bmc.machine.set_power(PowerAction.ON)
+        await site.start(node_id, Verb.COMMISSION)
+        site.set_pool(mode=PoolMode.OBSERVE)
+        await site.settle()
+        assert await code_of(site, node_id) == "observe-mode"
+        assert await site.state(node_id) is State.INSPECTED
+        assert bmc.machine.power is PowerState.ON
+
+    on_a_site(scenario)
+
+
+def test_two_systems_behind_one_bmc_live_side_by_side(on_a_site: OnASite) -> None:
+    async def scenario(site: Site) -> None:
+        bmc = site.rack.add_redfish("blades", systems=2)
+        site.rack.start()
+        paths = [f"/redfish/v1/Systems/{system}" for system in bmc.by_system]
+        ids = [await site.enroll(bmc, system_path=path, name=f"blade-{n}") for n, path in enumerate(paths)]
+        for chapter in LIFE:
+            for node_id in ids:
+                await site.start(node_id, chapter.verb, chapter.params, **chapter.given)
+            await site.settle()
+            for node_id in ids:
+                assert await site.state(node_id) is chapter.state, (await site.node(node_id)).last_error
+        assert [len(machine.boots) for machine in bmc.machines] == [3, 3]
+        await site.lines.close_idle(older_s=-1.0)
+        assert site.rack.sessions(bmc) == 0
 
     on_a_site(scenario)

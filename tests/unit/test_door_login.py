@@ -21,6 +21,7 @@ from raw_bmc import (
     DOCS,
     LIMITS,
     RESET,
+    ROOT,
     SESSIONS,
     SYSTEM,
     Asked,

@@ -131,6 +131,7 @@ class Reading:
     power: PowerState
     boot_mode: BootMode | None = None
     health: str | None = None  # "ok", "warning", "critical"; None: the BMC does not say
+    boot_progress: str | None = None  # Redfish ComputerSystem.BootProgress.LastState, such as OSRunning; None: not told
 
 
 @dataclass(frozen=True, slots=True)

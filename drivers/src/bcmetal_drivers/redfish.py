@@ -97,7 +97,10 @@ class RedfishBmc:
         with self._call() as tree:
             system = tree.system()
             return Reading(
-                redfish_power.power_of(system), redfish_boot.mode_of(system), redfish_power.health_of(system)
+                redfish_power.power_of(system),
+                redfish_boot.mode_of(system),
+                redfish_power.health_of(system),
+                redfish_power.boot_progress_of(system),
             )
 
     # ------------------------------------------------------------ boot

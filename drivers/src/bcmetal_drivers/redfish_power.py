@@ -45,6 +45,11 @@ def health_of(system: Doc) -> str | None:
     return word.lower() if word.lower() in ("ok", "warning", "critical") else None
 
 
+def boot_progress_of(system: Doc) -> str | None:
+    """How far the last start came, in Redfish's words (ComputerSystem v1.13, BootProgress.LastState)."""
+    return text(system, "BootProgress", "LastState")
+
+
 def set_power(tree: Tree, action: PowerAction) -> None:
     """Asks once. What is there already, or on its way, is not asked for again; a refusal and a lost answer are followed by a look."""
     system = tree.system()

@@ -109,17 +109,26 @@ class Session:
             with suppress(DriverError):
                 self._ask("DELETE", path, headers, None)
 
-    def _find_sessions(self) -> str:
+    def _find_sessions(self) -> str | None:
+        """Where sessions are opened; None where the service has none: a login there would count as a failed one."""
         if self._sessions_path is None:
             root = self._ask("GET", ROOT, {}, None)
-            if root.status_code >= 400 and root.status_code != 401:
+            if root.status_code == 401:  # not what the standard says, and it tells nothing about sessions
+                return SESSIONS
+            if root.status_code >= 400:
                 raise refusal(root)
-            path = _dig(root.json(), "Links", "Sessions", "@odata.id") if root.status_code < 400 else None
+            doc = root.json()
+            path = _dig(doc, "Links", "Sessions", "@odata.id")
+            if path is None and _dig(doc, "SessionService", "@odata.id") is None:
+                return None
             self._sessions_path = path if path and path.startswith("/") and not path.startswith("//") else SESSIONS
         return self._sessions_path
 
     def _log_in(self) -> None:
         path = self._find_sessions()
+        if path is None:
+            self._mode = Mode.BASIC
+            return
         body = {"UserName": self._credential.username, "Password": self._credential.password.get_secret_value()}
         try:
             answer = self._ask("POST", path, {"Content-Type": "application/json"}, json.dumps(body).encode())

@@ -123,6 +123,7 @@ class Daemon:
             if ready is not None:
                 ready.set()
             host, port = self.api_address
+            host = f"[{host}]" if ":" in host else host
             print(f"bcmetald: ready, API https://{host}:{port}", file=sys.stderr, flush=True)  # noqa: T201 - what waits for it reads this
             stopping = loop.create_task(stop.wait())
             await asyncio.wait({stopping, *tasks}, return_when=asyncio.FIRST_COMPLETED)

@@ -84,6 +84,7 @@ class Engine:
         self.stop_after: Callable[[str, str], bool] | None = None  # (operation, its next step): release the node there
         self._leases: dict[str, HeldLease] = {}
         self._wake = asyncio.Event()
+        self._stopping = False
 
     def wake(self, node_id: str | None = None) -> None:
         """Something may be due; called on the loop after a verb was committed."""
@@ -111,6 +112,7 @@ class Engine:
                 if renewing.done():
                     renewing.result()
         finally:
+            self._stopping = True
             if tasks:
                 await asyncio.wait(tasks)
             renewing.cancel()
@@ -165,7 +167,7 @@ class Engine:
                 if work is None:
                     return
                 operation = self._next_operation(work)
-                if operation is None:
+                if operation is None or self._stopping:
                     await self.doors.store.write(claims.release, lease.claim)
                     return
                 if operation.kind == "workflow":
@@ -314,6 +316,8 @@ class Engine:
         try:
             return await step(machine), False
         except HeldBack as held:
+            if held.code is not None:
+                return Failed(held.code, held.why), False
             return Again(held.why, HELD_POLL_S if held.paused else 0.0), held.paused
         except Stale:
             raise

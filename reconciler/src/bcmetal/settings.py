@@ -100,10 +100,11 @@ def _trust(value: str) -> str:
 
 
 def _sign(value: str) -> str:
-    port = value.removeprefix("tcp:")
-    if value in ("agent", "bootProgress", "none") or (port != value and port.isdecimal() and 0 < int(port) < 65536):
+    if value in ("bootProgress", "none"):
         return value
-    raise ValueError("must be agent, bootProgress, tcp:PORT or none")
+    if value == "agent" or value.startswith("tcp:"):
+        raise ValueError("this build has no agent and knows no address of the machine: use bootProgress or none")
+    raise ValueError("must be bootProgress or none")
 
 
 def _cidr(value: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from bcmetal_drivers.capabilities import BootDevice
+from bcmetal_drivers.capabilities import BootDevice, PowerState
 from bcmetal_drivers.emulated.application import ask
 from bcmetal_drivers.emulated.interior import ROOT, Call, Handler, Interior, link, resource
 from bcmetal_drivers.emulated.machine import Machine
@@ -80,6 +80,9 @@ def show_system(inside: Interior, call: Call, system: str) -> Answer:
     reset["ResetType@Redfish.AllowableValues"] = list(RESETS)
     if quirks.media_at == "managers":
         answer.doc.pop("VirtualMedia", None)
+    if quirks.boot_progress is not None:
+        on = machine.power is PowerState.ON
+        answer.doc["BootProgress"] = {"LastState": quirks.boot_progress if on else "None"}
     if quirks.boot_settings:
         answer.doc["@Redfish.Settings"] = {
             "@odata.type": "#Settings.v1_3_5.Settings",

@@ -28,6 +28,9 @@ class Quirks:
     continuous: bool = True  # BootSourceOverrideEnabled knows Continuous
     mode_shown: bool = True  # BootSourceOverrideMode is there
     refuse_same_power: bool = False  # a reset to the state that it is in is answered 409
+    boot_progress: str | None = (
+        None  # BootProgress.LastState of a machine that is on; None: the resource has no BootProgress
+    )
     volumes_shown: bool = True  # drives tell which volumes are on them
 
     def set(self, name: str, value: object) -> None:

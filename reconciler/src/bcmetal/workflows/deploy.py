@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 from bcmetal.boot.fetch import ImageSource
-from bcmetal.decisions import Back, Done, Failed
+from bcmetal.decisions import Again, Back, Done, Failed
 from bcmetal.states import Disks, System
 from bcmetal.store import drives, media
 from bcmetal.store.values import MarkDrives, SetNode
@@ -27,7 +27,11 @@ from bcmetal.workflows.media import (
     start_from_the_medium,
 )
 from bcmetal.workflows.steps import UNDO, know_the_machine, power_off
-from bcmetal_drivers.capabilities import Power, PowerState, need
+from bcmetal_drivers.capabilities import PowerState, Readings, need
+
+RUNNING = "OSRunning"
+LIFE_POLL_S = 5.0
+LIFE_PATIENCE_S = 1800.0
 
 
 async def fetch_the_image(m: Machine) -> Outcome:
@@ -48,7 +52,7 @@ async def take_the_disks(m: Machine) -> Outcome:
     known = await m.doors.store.read(drives.of_node, m.node.node_id)
     await m.ready_to_act()
     m.note(
-        SetNode({"disks": Disks.TENANT, "system": System.INSTALLING, "not_erased": False}),
+        SetNode({"disks": Disks.TENANT, "system": System.INSTALLING}),
         MarkDrives(tuple(row.serial for row in known), True, m.node.tenant_id),
     )
     return Done()
@@ -56,16 +60,28 @@ async def take_the_disks(m: Machine) -> Outcome:
 
 async def see_a_sign_of_life(m: Machine) -> Outcome:
     """The pool's `sign_of_life`. With `none`, the medium was fetched and the machine is on: the rest is said to be unproven."""
-    power = await m.look(need(m.bmc, Power).power_state)
-    if power is PowerState.OFF:
+    seen = await m.look(need(m.bmc, Readings).reading)
+    if seen.power is PowerState.OFF:
         return Back("power_off", "the machine went off before it gave a sign of life")
     if not m.memo.get("media_served"):
         served = await m.doors.store.read(media.served_count, str(m.memo["media_path"]))
         if not served:
             return Failed("media-not-fetched", "the machine is on, and its BMC never fetched the medium")
         m.remember(media_served=True)
+    if m.pool.sign_of_life == "bootProgress" and seen.boot_progress != RUNNING:
+        if seen.boot_progress is None:
+            return Failed("no-sign-of-life", "the pool waits for the BMC's BootProgress, which this BMC does not tell")
+        waited = m.since_s("life_asked_at")
+        if waited is None:
+            m.remember(life_asked_at=m.now)
+        elif waited > LIFE_PATIENCE_S:
+            return Failed(
+                "no-sign-of-life", f"started {waited:.0f} s ago, and its boot came no further than {seen.boot_progress}"
+            )
+        return Again(f"waits for its system to run; its boot came as far as {seen.boot_progress}", LIFE_POLL_S)
+    proven = m.pool.sign_of_life if m.pool.sign_of_life != "none" else "unproven"
     m.note(SetNode({"system": System.PRESENT}))
-    m.tell("metal.step.finished", step="see_a_sign_of_life", proof="unproven")
+    m.remember(proof=proven)
     return Done()
 
 

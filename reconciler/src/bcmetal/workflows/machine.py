@@ -104,12 +104,16 @@ class Line(Protocol):
 
 
 class HeldBack(Exception):
-    """A mutating act must not start now. `paused`: by maintenance or a freeze, so that the budget stands still."""
+    """A mutating act must not start now. `paused`: by maintenance or a freeze, so that the budget stands still.
 
-    def __init__(self, why: str, paused: bool) -> None:
+    `code`: it will not start later either, and this is the `lastError.code` that says why.
+    """
+
+    def __init__(self, why: str, *, paused: bool = False, code: str | None = None) -> None:
         super().__init__(why)
         self.why = why
         self.paused = paused
+        self.code = code
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,12 +243,12 @@ class Machine:
     async def ready_to_act(self) -> None:
         """Raises HeldBack or Stale when no effect may start now; writes `touched` before the first one."""
         if self.pool.mode is PoolMode.OBSERVE:
-            raise HeldBack(f"pool {self.node.pool_id} only observes", paused=False)
+            raise HeldBack(f"pool {self.node.pool_id} only observes: nothing may be written", code="observe-mode")
         holds: Holds = await self.doors.store.read(claims.holds, self.lease.claim, self.operation.operation_id)
         if not holds.ours:
             raise Stale
         if holds.abort and not self.operation.cleaning:
-            raise HeldBack("somebody asked to abort", paused=False)
+            raise HeldBack("somebody asked to abort")
         if holds.maintenance or holds.quiet:
             raise HeldBack("the node is in maintenance", paused=True)
         if holds.frozen is not None:

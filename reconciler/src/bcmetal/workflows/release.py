@@ -23,7 +23,14 @@ from bcmetal.store import baselines
 from bcmetal.store.values import SetNode
 from bcmetal.workflows.erasing import ERASE, plan_the_erase
 from bcmetal.workflows.machine import Machine, Outcome
-from bcmetal.workflows.steps import clear_boot_override, eject_media, know_the_machine, power_off, withdraw_the_medium
+from bcmetal.workflows.steps import (
+    UNDO,
+    clear_boot_override,
+    eject_media,
+    know_the_machine,
+    power_off,
+    withdraw_the_medium,
+)
 from bcmetal_drivers.capabilities import Baseline, need, offers
 
 
@@ -71,4 +78,4 @@ STEPS = (
     compare_the_baseline,
     let_the_system_go,
 )
-CLEANUP = ()
+CLEANUP = UNDO

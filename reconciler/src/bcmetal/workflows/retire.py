@@ -22,7 +22,14 @@ from bcmetal.states import System
 from bcmetal.store.values import DropSealed, SetNode
 from bcmetal.workflows.erasing import ERASE, plan_the_erase, waive_the_machine
 from bcmetal.workflows.machine import Machine, Outcome, Step
-from bcmetal.workflows.steps import clear_boot_override, eject_media, know_the_machine, power_off, withdraw_the_medium
+from bcmetal.workflows.steps import (
+    UNDO,
+    clear_boot_override,
+    eject_media,
+    know_the_machine,
+    power_off,
+    withdraw_the_medium,
+)
 from bcmetal_drivers.capabilities import Accounts, need
 from bcmetal_drivers.errors import DriverError, RejectedCredentials, Transient
 
@@ -86,4 +93,4 @@ STEPS = (
     hand_the_bmc_over,
     forget_its_secrets,
 )
-CLEANUP = ()
+CLEANUP = UNDO

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from bcmetal.workflows.steps import (
+    UNDO,
     clear_boot_override,
     eject_media,
     know_the_machine,
@@ -20,4 +21,4 @@ from bcmetal.workflows.steps import (
 )
 
 STEPS = (know_the_machine, power_off, eject_media, withdraw_the_medium, clear_boot_override, power_on)
-CLEANUP = ()
+CLEANUP = UNDO
