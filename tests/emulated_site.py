@@ -192,6 +192,7 @@ class Site:
         bmc: EmulatedBmc,
         password: SecretStr | None = None,
         trust: tuple[str, str] | None = None,
+        host: str | None = None,
         port: int | None = None,
         scheme: str | None = None,
         system_path: str | None = None,
@@ -199,7 +200,7 @@ class Site:
     ) -> str:
         """A node in state `enrolled`, its BMC's certificate pinned; its id. What is given replaces what is true."""
         node_id, bmc_id = self.new_id("nd"), self.new_id("bm")
-        scheme = scheme or bmc.address.partition(":")[0]
+        scheme, host = scheme or bmc.address.partition(":")[0], host or bmc.host
         path = bmc.address.partition("/redfish/v1")[1:]
         kind, value = trust or (("fingerprint", bmc.fingerprint) if scheme == "redfish" else ("system", ""))
         new = NewNode(
@@ -209,11 +210,11 @@ class Site:
             POOL,
             name or bmc.name,
             bmc_id,
-            NewBmc("bmc", scheme, bmc.host, port or bmc.port, kind, value),
+            NewBmc("bmc", scheme, host, port or bmc.port, kind, value),
             system_path=system_path or "".join(path) or None,
         )
         await self.store.write(nodes.insert, new, self.clock.now())
-        binding = bmc_binding(bmc.host, kind, value)
+        binding = bmc_binding(host, kind, value)
         row = await self.node(node_id)
         assert row.bmc is not None
         for name, secret in (("username", SecretStr(bmc.username)), ("password", password or bmc.password)):

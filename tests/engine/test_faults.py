@@ -140,7 +140,7 @@ def test_a_host_that_is_no_redfish_service_is_said_to_be_none(on_a_site: OnASite
         site.rack.start()
         with iso_server(b"") as elsewhere:
             port = int(elsewhere.rpartition(":")[2])
-            node_id = await site.enroll(bmc, trust=("none", ""), port=port, scheme="redfish+http")
+            node_id = await site.enroll(bmc, trust=("none", ""), host="127.0.0.1", port=port, scheme="redfish+http")
             assert await site.live(node_id, Verb.INSPECT) is State.INSPECT_FAILED
         assert await code_of(site, node_id) == "bmc-not-this-service"
 
