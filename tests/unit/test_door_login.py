@@ -143,6 +143,14 @@ def test_a_token_that_is_refused_at_once_gives_way_to_basic() -> None:
         assert [asked.path for asked in bmc.seen("DELETE")] == [f"{SESSIONS}/1"]
 
 
+def test_a_bmc_that_refuses_its_own_tokens_and_basic_does_not_condemn_a_good_password() -> None:
+    with a_raw_bmc(at(SYSTEM, *[[answer(None, 401)]] * 2, [answer(DOCS[SYSTEM])])) as bmc, a_door(bmc) as door:
+        with pytest.raises(ServerFault):
+            get(door)
+        assert get(door)["Id"] == "1"
+        assert len(bmc.seen("POST", SESSIONS)) == 2
+
+
 def test_a_login_whose_answer_is_lost_is_not_repeated() -> None:
     with a_raw_bmc(at(SESSIONS, Reset), logs_in=False) as bmc, a_door(bmc) as door:
         with pytest.raises(Transient):

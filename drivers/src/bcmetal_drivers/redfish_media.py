@@ -144,7 +144,7 @@ def _settled(tree: Tree, path: str, right: Any) -> Drive:
         if right(shown) or time.monotonic() > end:
             return shown
         time.sleep(tree.door.left_s(pause))
-        pause *= 2
+        pause = min(2 * pause, 0.4)
 
 
 def _insert(tree: Tree, known: Drive, url: str) -> None:

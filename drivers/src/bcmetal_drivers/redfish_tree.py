@@ -234,19 +234,20 @@ class Tree:
             now, fresh = self._with_etag(path)
             if error.status_code == 412 and not same(before, now, body):
                 raise Busy(f"{self.door.origin}{path}: another writer changed it meanwhile") from error
-        for candidate in dict.fromkeys((fresh, _strong(fresh), "*", None)):
-            if candidate == etag and candidate is not fresh:
-                continue
+            rejected: Any = error
+        candidates = [tag for tag in dict.fromkeys((fresh, _strong(fresh), "*")) if tag and tag != etag]
+        for candidate in (*candidates, None) if rejected.status_code == 412 else candidates:
             try:
                 answer = self._patched(path, body, candidate)
             except sushy.exceptions.HTTPError as error:
-                if error.status_code not in (412, 428) or candidate is None:
+                if error.status_code not in (412, 428):
                     raise
+                rejected = error
             else:
                 if candidate is None:
                     self.learned["etag"] = "none"
                 return answer
-        raise Busy(f"{self.door.origin}{path}: no ETag is taken")
+        raise rejected
 
     def _patched(self, path: str, body: Doc, etag: str | None) -> Answer:
         return wait_for(self.door, self.door.patch(path, data=dict(body), etag=etag))

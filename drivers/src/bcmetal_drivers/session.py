@@ -43,6 +43,7 @@ class Session:
         self._mode = Mode.UNKNOWN
         self._fresh = False  # the token was not accepted by anything yet
         self._rejected = False
+        self._logged_in = False  # a session was opened with these credentials
         self._sessions_path: str | None = None
 
     def headers(self) -> dict[str, str]:
@@ -66,6 +67,9 @@ class Session:
 
     def refused(self, answer: Answer) -> None:
         """A request was answered 401: be logged in anew, or raise. The request may be repeated once after this."""
+        if self._token is None and self._logged_in:
+            self._mode = Mode.UNKNOWN  # the password is good: the BMC is in disorder, restarting perhaps
+            raise ServerFault(f"{self._where}: the BMC takes the login and then refuses its token, and Basic too")
         if self._token is None:
             self._rejected = True
             raise refusal(answer)
@@ -81,6 +85,7 @@ class Session:
         """Log in with these credentials from now on. Raises RejectedCredentials, and keeps the old ones, when they are not taken."""
         old, old_path, old_token = self._credential, self._path, self._token
         self._credential, self._token, self._path = credential, None, None
+        proven, self._logged_in = self._logged_in, False
         try:
             if self._mode is not Mode.BASIC:
                 self._log_in()
@@ -89,7 +94,8 @@ class Session:
                 if answer.status_code == 401:
                     raise refusal(answer)
         except DriverError:
-            self._credential, self._path, self._token, self._rejected = old, old_path, old_token, False
+            self._credential, self._path, self._token = old, old_path, old_token
+            self._rejected, self._logged_in = False, proven
             raise
         if old_path is not None:
             self._delete(old_path, self.headers())
@@ -137,7 +143,7 @@ class Session:
         token = answer.headers.get("X-Auth-Token")
         if answer.status_code < 400 and token and token.isascii() and token.isprintable():
             self._token, self._path = token, _session_path(answer)
-            self._mode, self._fresh = Mode.SESSION, True
+            self._mode, self._fresh, self._logged_in = Mode.SESSION, True, True
             return
         error = login_refusal(answer)
         if error is None:
