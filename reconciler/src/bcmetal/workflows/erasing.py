@@ -13,7 +13,8 @@ from bcmetal.workflows.machine import Machine, Outcome, Unsure
 from bcmetal_drivers.capabilities import Drive, DriveErase, Job, JobState, need, offers
 from bcmetal_drivers.errors import Unsupported
 
-POLL_S = 2.0
+SOON_S = 0.25
+POLL_S = 10.0
 NOT_COVERED = ("boot partitions", "RPMB", "DPU and BMC flash")
 
 
@@ -106,7 +107,9 @@ async def erase_the_drives(m: Machine) -> Outcome:
             jobs[serial] = "done"
             m.remember(jobs=jobs)
     if running:
-        return Again(f"erases {running} of {len(plan)} drives", POLL_S, (len(plan) - running) / len(plan))
+        since_s = m.since_s("erase_began_at") or 0.0
+        after_s = min(POLL_S, max(SOON_S, since_s / 10))
+        return Again(f"erases {running} of {len(plan)} drives", after_s, (len(plan) - running) / len(plan))
     return Done()
 
 

@@ -20,6 +20,7 @@ from bcmetal_drivers.capabilities import (
 )
 from bcmetal_drivers.errors import Unsupported
 
+SOON_S = 0.25  # most BMCs are there at once; the others are asked less and less often
 POLL_S = 2.0
 UNKNOWN_POLL_S = 10.0
 ASK_AGAIN_S = 30.0  # BMCs lag by up to a minute, and some drop an On that follows an Off too soon
@@ -63,7 +64,8 @@ async def _ask_for_power(m: Machine, power: PowerState, present: PowerState, act
                 return Again("its rack takes no more power-ons just now", wait_s)
         await m.act(need(m.bmc, Power).set_power, action)
         m.remember(**{f"{word}_asked_at": m.now, f"{word}_first_at": m.memo.get(f"{word}_first_at", m.now)})
-    return Again(f"waits for the machine to power {word}; the BMC shows {power}", POLL_S)
+    since_s = m.since_s(f"{word}_asked_at") or 0.0
+    return Again(f"waits for the machine to power {word}; the BMC shows {power}", min(POLL_S, max(SOON_S, since_s)))
 
 
 async def power_on(m: Machine) -> Outcome:
