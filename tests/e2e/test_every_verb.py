@@ -28,6 +28,7 @@ from bcmetal_drivers.emulated.rack import EmulatedBmc
 
 pytestmark = pytest.mark.slow
 SETTLED_WITHIN_S = 60.0
+NEEDED: dict[str, dict[str, Any]] = {"service": {"steps": ["firmware"]}, "identify": {"on": True}}
 
 
 def admins_ca(folder: Path, common_name: str) -> tuple[Path, Path]:
@@ -206,8 +207,7 @@ def test_a_redfish_machine_by_every_verb(site: tuple[Site, Caller, Caller], whic
         "bmc"
     ]["address"].startswith("redfish://")
     for missing in ("rotateBmcCredentials", "console", "resetBmc", "identify", "service"):
-        given = {"steps": ["firmware"]} if missing == "service" else {}
-        given = {"on": True} if missing == "identify" else given
+        given = NEEDED.get(missing, {})
         assert node.refused(missing, **given) == "not-in-this-build"
     assert node.refused("inspect") in ("not-allowed-now", "None")
     view = node.does("retire", "retired")
