@@ -532,6 +532,7 @@ def test_a_full_session_table_is_busy_and_not_tried_by_basic(redfish: Seat, stat
 
 def test_sessions_that_expire_again_and_again_do_not_pile_up(redfish: Seat) -> None:
     bmc = need(redfish.open(), Power)
+    bmc.power_state()
     for _ in range(5):
         rule = redfish.rack.rule(Rule(action="expire_sessions", method="GET", path=SYSTEM, times=1))
         assert bmc.power_state() is PowerState.OFF

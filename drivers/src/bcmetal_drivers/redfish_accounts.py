@@ -108,7 +108,7 @@ def _network(tree: Tree, manager: Doc) -> list[dict[str, Any]]:
 def _addresses(doc: Doc, key: str) -> list[str]:
     listed = dig(doc, key)
     found = (text(entry, "Address") for entry in (listed if isinstance(listed, list) else []))
-    return [address for address in found if address]
+    return [address for address in found if address and address not in ("0.0.0.0", "::")]  # noqa: S104  # not bound: empty slots
 
 
 def _services(tree: Tree, manager: Doc) -> Mapping[str, object]:

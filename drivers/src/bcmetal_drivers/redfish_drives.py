@@ -71,8 +71,7 @@ def _running(doc: Doc) -> str | None:
 def _drive(found: _Found) -> Drive:
     doc = found.doc
     capacity = number(doc, "CapacityBytes")
-    protocol = text(doc, "Protocol") or ""
-    media = "nvme" if protocol.lower().startswith("nvme") else MEDIA.get((text(doc, "MediaType") or "").upper())
+    media = "nvme" if _is_nvme(doc) else MEDIA.get((text(doc, "MediaType") or "").upper())
     return Drive(
         serial=text(doc, "SerialNumber") or "",
         model=text(doc, "Model"),
@@ -87,11 +86,20 @@ def _drive(found: _Found) -> Drive:
 
 
 def _has_data(found: _Found) -> bool | None:
-    """Volumes on the drive are data. That there are none says something only where the storage keeps volumes at all."""
+    """Volumes on the drive are data. That there are none says something only where a controller keeps volumes.
+
+    NVMe drives that hang on the processor list none, full or empty (seen on Lenovo XCC 2.83 and HPE iLO 5 2.72).
+    """
     volumes = dig(found.doc, "Links", "Volumes")
     if not isinstance(volumes, list):
         return None
-    return True if volumes else (False if found.with_volumes else None)
+    if volumes:
+        return True
+    return False if found.with_volumes and not _is_nvme(found.doc) else None
+
+
+def _is_nvme(doc: Doc) -> bool:
+    return (text(doc, "Protocol") or "").lower().startswith("nvme")
 
 
 def _wwn(doc: Doc) -> str | None:
