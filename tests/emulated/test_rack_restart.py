@@ -81,8 +81,9 @@ def test_what_is_kept_is_private(tmp_path: Path) -> None:
 def test_a_stopped_rack_starts_again_on_the_same_ports() -> None:
     rack = Rack()
     bmc = rack.add_redfish("one")
-    with rack:
+    with rack, dialling(bmc) as client:
         port = bmc.port
+        assert client.get().status == 200
     with rack, dialling(bmc) as client:
         assert bmc.port == port
         assert client.get().status == 200

@@ -111,6 +111,14 @@ class _Server(wsgi.Server):
         """Clients that vanish are everyday; nothing is printed."""
 
 
+def _free_port(host: str) -> int:
+    """cheroot lets an address be taken again soon (SO_REUSEADDR) only where the port was named, and a restart needs that."""
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
 class Listener:
     """One address and port. Port 0 takes a free one at the first start, kept in `port` from then on."""
 
@@ -124,6 +132,7 @@ class Listener:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
+        self.port = self.port or _free_port(self.host)
         made = _Server(
             (self.host, self.port),
             self._app,
@@ -140,7 +149,6 @@ class Listener:
         if self._certificate is not None:
             made.ssl_adapter = _Tls(str(self._certificate))
         made.prepare()
-        self.port = made.bind_addr[1]
         self._server = made
         self._thread = threading.Thread(target=made.serve, name=f"redfish {self._name}", daemon=True)
         self._thread.start()
