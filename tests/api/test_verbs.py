@@ -29,7 +29,7 @@ def test_a_workflow_begins_with_its_first_step_and_wakes_the_engine(site: Site) 
         "from": "enrolled",
         "to": "inspecting",
         "verb": "inspect",
-        "operation": view["operation"]["id"],
+        "operationId": view["operation"]["id"],
     }
 
 
@@ -263,7 +263,7 @@ def test_a_new_address_is_pending_until_it_is_proven(site: Site) -> None:
     node_id = site.enroll(bmc={"tls": {"fingerprint": "ab" * 32}})
     before = site.view(node_id)["bmc"]["address"]
     view = site.of(node_id, "update", bmc={"address": "redfish://10.20.3.18", "systemId": "1"}, assetTag="A2").doc
-    assert view["bmc"]["address"] == before
+    assert (view["bmc"]["address"], view["bmc"]["pending"]) == (before, True)
     assert view["assetTag"] == "A2"
     assert view["operation"]["verb"] == "update"
     side = next(one for one in site.operations(node_id) if one["kind"] == "side")

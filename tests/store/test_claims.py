@@ -355,6 +355,17 @@ def test_an_untouched_failure_keeps_the_error_too(db: Db) -> None:
     assert node.facts.failed_verb is None  # nothing to retry from a rest state
 
 
+def test_what_troubles_a_running_step_is_the_last_error_meanwhile(db: Db) -> None:
+    node_id, operation_id, held = under_way(db)
+    busy = LastError("bmc-busy", "its session table is full", STEPS[1], NOW)
+    held = save(db, held, operation_id, a_run(node_id, operation_id, error=busy))
+    [view] = db.read(views.read, [node_id])
+    assert (view.doc["lastError"]["code"], view.doc["lastError"]["hint"] != "") == ("bmc-busy", True)
+    save(db, held, operation_id, a_run(node_id, operation_id))
+    [view] = db.read(views.read, [node_id])
+    assert view.doc["lastError"] is None
+
+
 def test_the_last_error_stays_until_the_next_workflow_ends(db: Db) -> None:
     node_id, operation_id, held = under_way(db)
     save(db, held, operation_id, an_end(node_id, operation_id, State.INSPECT_FAILED, EndStatus.FAILED))

@@ -156,7 +156,7 @@ def _enroll(c: Connection, call: Call[models.Enroll], new: NewNode, operation_id
         budget_us=move.budget_s * SECOND,
         steps=steps,
     )
-    data = {"from": State.ENROLLED.value, "to": State.INSPECTING.value, "verb": "inspect", "operation": operation_id}
+    data = {"from": State.ENROLLED.value, "to": State.INSPECTING.value, "verb": "inspect", "operationId": operation_id}
     changed = NewEvent(
         call.new_id("ev"), new.node_id, new.tenant_id, new.pool_id, new.site_id, "metal.state.changed", data
     )

@@ -140,7 +140,7 @@ def reference_faults(settings: Settings, name: str, place: Place) -> Iterator[Fa
         yield Fault("bmc.credentialRef", "a shared credential is not sent without TLS: give username and password")
     unproven = (TrustKind.NONE.value,) if not place.address.scheme else (TrustKind.NONE.value, PIN_FIRST)
     if place.address.scheme != "ipmi" and place.trust_kind in unproven:
-        text = "a shared credential is sent only to a pinned or verified certificate: `bcmetal doctor` shows its fingerprint"
+        text = "a shared credential is sent only to a pinned or verified certificate: give the SHA-256 that the BMC's own page shows"
         yield Fault("bmc.tls.fingerprint", f"is missing: {text}")
 
 

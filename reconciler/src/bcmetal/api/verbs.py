@@ -206,9 +206,9 @@ def _plan(
         )
         events.append(state_event(call, row, move.during, str(does), operation_id))
     if does is Verb.RESCUE:
-        events.append(event_of(call, row, "security.access.rescue", {"by": call.who.name, "operation": operation_id}))
+        events.append(event_of(call, row, "security.access.rescue", {"by": call.who.name, "operationId": operation_id}))
     if given.get("eraseWaiver"):
-        signed = {"by": call.who.name, "operation": operation_id, "waiver": given["eraseWaiver"]}
+        signed = {"by": call.who.name, "operationId": operation_id, "waiver": given["eraseWaiver"]}
         events.append(event_of(call, row, "security.access.waiver", signed))
     if seal is not None:
         operation = replace(operation, sealed=tuple(seal(row, operation_id)))
@@ -225,7 +225,7 @@ def event_of(call: Call[Any], row: NodeRow, type_: str, data: Json) -> NewEvent:
 
 
 def state_event(call: Call[Any], row: NodeRow, to: State, verb: str, operation_id: str) -> NewEvent:
-    data = {"from": row.facts.state.value, "to": to.value, "verb": verb, "operation": operation_id}
+    data = {"from": row.facts.state.value, "to": to.value, "verb": verb, "operationId": operation_id}
     return event_of(call, row, "metal.state.changed", data)
 
 

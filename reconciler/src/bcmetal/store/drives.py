@@ -33,13 +33,12 @@ _GONE: Final = (
     .where(drives.c.node_id == bindparam("a_node_id"), drives.c.last_at < bindparam("a_now"), ~drives.c.may_hold_data)
     .values(node_id=None)
 )
-# A WWN that two drives report is shared storage, which is never written.
+# A WWN that two nodes report is shared storage, which is never written: neither by the one that was looked at later, nor by the other.
 _twin = drives.alias("twin")
 _SHARED: Final = (
     update(drives)
     .where(
-        drives.c.node_id == bindparam("a_node_id"),
-        drives.c.wwn.is_not(None),
+        drives.c.wwn.in_(select(_twin.c.wwn).where(_twin.c.node_id == bindparam("a_node_id"))),
         exists().where(
             _twin.c.wwn == drives.c.wwn,
             _twin.c.node_id.is_not(None),

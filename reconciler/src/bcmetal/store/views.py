@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, bindparam, select, update
+from sqlalchemy import Connection, Row, bindparam, exists, select, update
 
 from bcmetal.decisions import SECOND, Micros, NodeFacts
 from bcmetal.errors import hint_for
+from bcmetal.states import SideVerb
 from bcmetal.store import conditions, identifiers, jsontext, rows
 from bcmetal.store.tables import bmcs, node_views, nodes, operations, sealed, sightings
 from bcmetal.store.upsert import insert
@@ -26,6 +27,13 @@ _PUT: Final = _put.on_conflict_do_update(
     set_={name: _put.excluded[name] for name in ("doc", "serial", "held_by_other")},
 )
 _OPERATION: Final = select(operations).where(operations.c.operation_id == bindparam("operation_id"))
+_PROVING: Final = select(
+    exists().where(
+        operations.c.node_id == bindparam("node_id"),
+        operations.c.verb == SideVerb.UPDATE.value,
+        operations.c.ended_at.is_(None),
+    )
+)
 _SLOTS: Final = select(sealed.c.slot).where(sealed.c.owner_kind == "bmc", sealed.c.owner_id == bindparam("bmc_id"))
 _ATTENTION: Final = (
     update(nodes).where(nodes.c.node_id == bindparam("a_node_id")).values(needs_attention=bindparam("a_needs"))
@@ -143,6 +151,7 @@ def rewrite(c: Connection, node_id: str, now: Micros) -> None:
     if attention != row.needs_attention:
         c.execute(_ATTENTION, {"a_node_id": node_id, "a_needs": attention})
     named = identifiers.of_node(c, node_id)
+    operation = _operation(c, row)
     doc = {
         "nodeId": row.node_id,
         "name": row.name,
@@ -187,8 +196,9 @@ def rewrite(c: Connection, node_id: str, now: Micros) -> None:
             "until": stamp(row.protected_until),
         },
         "fenced": row.fenced_reason,
-        "operation": _operation(c, row),
-        "lastError": last_error(jsontext.load_or_none(row.last_error), row.name),
+        "operation": operation,
+        # what troubles the operation under way; else what the last one ended with
+        "lastError": (operation and operation["error"]) or last_error(jsontext.load_or_none(row.last_error), row.name),
         "agent": {"joined": False, "certificateExpiresAt": None, "lastSeenAt": None, "trust": None},
         "createdAt": stamp(row.created_at),
         "updatedAt": stamp(row.updated_at),
@@ -218,7 +228,8 @@ def _bmc(c: Connection, row: Row[Any]) -> dict[str, Any] | None:
         "credentialRef": row.b_cred_ref,
         "credentialsSet": row.b_cred_ref is not None or "current" in slots,
         "credentialsVerifiedAt": stamp(row.b_cred_verified_at),
-        "pending": "candidate" in slots,
+        # new credentials, or a new address or trust, that the BMC was not proven with yet
+        "pending": "candidate" in slots or bool(c.execute(_PROVING, {"node_id": row.node_id}).scalar_one()),
         "tls": {
             "verify": row.b_trust_kind,
             "fingerprint": row.b_trust_value if row.b_trust_kind == "fingerprint" else None,
