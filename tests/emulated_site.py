@@ -31,7 +31,7 @@ from bcmetal.engine import Engine
 from bcmetal.line import Lines
 from bcmetal.settings import Settings, load
 from bcmetal.states import SideVerb, State, Verb
-from bcmetal.store import claims, nodes, operations, sealed, tables
+from bcmetal.store import claims, conditions, nodes, operations, sealed, tables, views
 from bcmetal.store.engine import OpenStore, open_store
 from bcmetal.store.ids import new_id
 from bcmetal.store.values import NewAudit, NewBmc, NewNode, NewOperation, NodeRow, OperationRow, Sealed, Store
@@ -197,6 +197,7 @@ class Site:
         scheme: str | None = None,
         system_path: str | None = None,
         name: str | None = None,
+        rack: str | None = None,
     ) -> str:
         """A node in state `enrolled`, its BMC's certificate pinned; its id. What is given replaces what is true."""
         node_id, bmc_id = self.new_id("nd"), self.new_id("bm")
@@ -212,6 +213,7 @@ class Site:
             bmc_id,
             NewBmc("bmc", scheme, host, port or bmc.port, kind, value),
             system_path=system_path or "".join(path) or None,
+            location_rack=rack,
         )
         await self.store.write(nodes.insert, new, self.clock.now())
         binding = bmc_binding(host, kind, value)
@@ -278,6 +280,15 @@ class Site:
 
     async def set_node(self, node_id: str, **columns: Any) -> None:
         await self.store.write(nodes.update, node_id, columns, self.clock.now())
+
+    async def conditions(self, node_id: str) -> dict[str, tuple[str, str]]:
+        """Status and reason of each condition, by its type."""
+        found = await self.store.read(conditions.list, node_id)
+        return {one.type: (one.status, one.reason) for one in found}
+
+    async def needs_attention(self, node_id: str) -> bool:
+        [view] = await self.store.read(views.read, [node_id])
+        return bool(view.doc["needsAttention"])
 
     async def erasure_records(self, node_id: str) -> list[dict[str, Any]]:
         def read(c: Connection) -> list[dict[str, Any]]:
