@@ -34,7 +34,7 @@ from bcmetal.states import SideVerb, State, Verb
 from bcmetal.store import claims, conditions, nodes, operations, sealed, tables, views
 from bcmetal.store.engine import OpenStore, open_store
 from bcmetal.store.ids import new_id
-from bcmetal.store.values import NewAudit, NewBmc, NewNode, NewOperation, NodeRow, OperationRow, Sealed, Store
+from bcmetal.store.values import NewAudit, NewBmc, NewNode, NewOperation, NodeRow, OperationRow, Sealed, Store, Work
 from bcmetal.vault import Vault, bmc_binding, load_key, new_key
 from bcmetal.workflows import workflow_of
 from bcmetal.workflows.machine import Doors
@@ -229,6 +229,11 @@ class Site:
         assert row is not None
         return row
 
+    async def peek(self, node_id: str) -> Work:
+        work = await self.store.read(claims.peek, node_id)
+        assert work is not None
+        return work
+
     async def state(self, node_id: str) -> State:
         return (await self.node(node_id)).facts.state
 
@@ -315,9 +320,10 @@ class Site:
 
     async def advance(self) -> bool:
         """One round of the engine, after moving the clock to what is due next; False: nothing is."""
+        before = self.clock.now()
         if await self.engine.tick():
             return True
-        due = await self.store.read(claims.next_due, self.clock.now())
+        due = await self.store.read(claims.next_due, before)
         if due is None:
             return False
         self.clock.skip_to(due)

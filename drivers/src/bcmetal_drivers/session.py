@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from enum import Enum
@@ -23,6 +24,8 @@ ROOT: Final = "/redfish/v1/"
 SESSIONS: Final = "/redfish/v1/SessionService/Sessions"
 
 Ask = Callable[[str, str, Mapping[str, str], bytes | None], Answer]
+
+_PATH: Final = re.compile(r"/(?!/)[!$%&'()*+,./0-9:;=@A-Z_a-z~-]{0,1023}")  # what goes into a request line as it is
 
 
 class Mode(Enum):
@@ -127,7 +130,7 @@ class Session:
             path = _dig(doc, "Links", "Sessions", "@odata.id")
             if path is None and _dig(doc, "SessionService", "@odata.id") is None:
                 return None
-            self._sessions_path = path if path and path.startswith("/") and not path.startswith("//") else SESSIONS
+            self._sessions_path = path if path and _PATH.fullmatch(path) else SESSIONS
         return self._sessions_path
 
     def _log_in(self) -> None:
@@ -157,12 +160,15 @@ class Session:
 
 def _session_path(answer: Answer) -> str | None:
     """Where the session can be deleted. Only the path counts: it is asked for on the line that we have."""
+    path: str | None = None
     location = answer.headers.get("Location")
     if location:
-        return urlsplit(location).path or None
-    with suppress(Malformed):
-        return _dig(answer.json(), "@odata.id")
-    return None
+        with suppress(ValueError):
+            path = urlsplit(location).path
+    else:
+        with suppress(Malformed):
+            path = _dig(answer.json(), "@odata.id")
+    return path if path is not None and _PATH.fullmatch(path) else None
 
 
 def _dig(document: Mapping[str, Any], *keys: str) -> str | None:

@@ -131,6 +131,7 @@ class Daemon:
         finally:
             stop.set()
             ticks.shutdown(wait=False)
+            await feed.close()
             api.should_exit = media.should_exit = True
             engine.wake()
             results = await asyncio.gather(*tasks, return_exceptions=True)

@@ -26,7 +26,7 @@ from bcmetal.decisions import (
     Trouble,
     settle,
 )
-from bcmetal.errors import LAST_ERRORS, Stale, VaultError
+from bcmetal.errors import LAST_ERRORS, Stale, Unavailable, VaultError
 from bcmetal.line import BoundLine, Lines
 from bcmetal.side import side_of
 from bcmetal.states import WORKFLOWS, SideVerb, State, Verb
@@ -48,6 +48,7 @@ BREAKER_FIRST_S: Final = 15
 BREAKER_LAST_S: Final = 300
 HELD_POLL_S: Final = 5.0
 IDLE_POLL_S: Final = 1.0
+AWAY_POLL_S: Final = 2.0
 SIDE_BUDGET_S: Final = 900
 CAPS: Final[Mapping[Verb, int]] = {row.verb: row.cap for row in WORKFLOWS.values()}
 
@@ -100,12 +101,17 @@ class Engine:
         try:
             while not stop.is_set():
                 self._wake.clear()
-                for claim in await self._claim(self.at_once - len(tasks)):
-                    task = asyncio.create_task(self._work(claim))
-                    tasks.add(task)
-                    task.add_done_callback(tasks.discard)
-                    task.add_done_callback(lambda _: self._wake.set())
-                pause_s = await self._pause_s()
+                before = self.doors.clock.now()
+                try:
+                    for claim in await self._claim(self.at_once - len(tasks)):
+                        task = asyncio.create_task(self._work(claim))
+                        tasks.add(task)
+                        task.add_done_callback(tasks.discard)
+                        task.add_done_callback(lambda _: self._wake.set())
+                    pause_s = await self._pause_s(before)
+                except Unavailable as error:
+                    log.warning("%s; trying again", error)
+                    pause_s = AWAY_POLL_S
                 waking = asyncio.create_task(self._wake.wait())
                 await asyncio.wait({waking, stopping, renewing}, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
                 waking.cancel()
@@ -128,8 +134,9 @@ class Engine:
                 raise result
         return len(found)
 
-    async def _pause_s(self) -> float:
-        due = await self.doors.store.read(claims.next_due, self.doors.clock.now())
+    async def _pause_s(self, before: Micros) -> float:
+        """Seconds until something is due that was not yet due at `before`, when nodes were last claimed."""
+        due = await self.doors.store.read(claims.next_due, before)
         if due is None:
             return IDLE_POLL_S
         return min(IDLE_POLL_S, max(0.02, (due - self.doors.clock.now()) / SECOND))
@@ -150,7 +157,11 @@ class Engine:
             if not held:
                 continue
             began_s = self.doors.clock.monotonic_s()
-            still = await self.doors.store.write(claims.renew, [lease.claim for lease in held], LEASE_S)
+            try:
+                still = await self.doors.store.write(claims.renew, [lease.claim for lease in held], LEASE_S)
+            except Unavailable as error:  # no effect starts on a lease that runs out
+                log.warning("%s; the leases run on", error)
+                continue
             for lease in held:
                 renewed = still.get(lease.claim.node_id)
                 if renewed is not None and renewed.epoch == lease.claim.epoch:
@@ -183,6 +194,8 @@ class Engine:
                     await self._side(lease, work, operation)
         except Stale:
             log.warning("node %s: the claim was lost; nothing was written", claim.node_id)
+        except Unavailable as error:
+            log.warning("node %s: %s; it goes on where it was once its lease is over", claim.node_id, error)
         finally:
             if self._leases.get(claim.node_id) is lease:
                 del self._leases[claim.node_id]
@@ -319,7 +332,7 @@ class Engine:
             if held.code is not None:
                 return Failed(held.code, held.why), False
             return Again(held.why, HELD_POLL_S if held.paused else 0.0), held.paused
-        except Stale:
+        except (Stale, Unavailable):
             raise
         except Transient as error:
             return Trouble(error.code, str(error), error.retry_after_s), False

@@ -53,7 +53,7 @@ class InvalidInput(BcmetalError):
     http = 400
 
     def __init__(self, faults: Sequence[Fault], message: str = "") -> None:
-        text = message or "; ".join(f"{f.path}: {f.message}" for f in faults)
+        text = message or "; ".join(f"{f.path}: {f.message}" if f.path else f.message for f in faults)
         super().__init__(text, faults=[{"field": f.path, "message": f.message} for f in faults])
         self.faults = tuple(faults)
 

@@ -26,6 +26,7 @@ class Feed:
         self._store = store
         self._owner = owner
         self._grown = asyncio.Condition()
+        self._closed = False
 
     async def deliver(self) -> int:
         """Number what is new, if this daemon holds the lease; how many events that was. Called by a tick."""
@@ -39,6 +40,12 @@ class Feed:
         async with self._grown:
             self._grown.notify_all()
         return delivered
+
+    async def close(self) -> None:
+        """End whoever follows."""
+        self._closed = True
+        async with self._grown:
+            self._grown.notify_all()
 
     async def since(self, position: int, wait_s: float) -> list[EventRow]:
         """Events after `position`; waits up to `wait_s` seconds for the first."""
@@ -54,9 +61,9 @@ class Feed:
 
     async def follow(self, position: int, wait_s: float = 15.0) -> AsyncIterator[EventRow | None]:
         """Every event after `position`, and None whenever `wait_s` seconds passed without one."""
-        while True:
+        while not self._closed:
             batch = await self.since(position, wait_s)
-            if not batch:
+            if not batch and not self._closed:
                 yield None
             for row in batch:
                 position = row.position

@@ -7,6 +7,7 @@ is closed, so that its session at the BMC ends.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -34,6 +35,7 @@ from bcmetal_drivers.errors import (
 )
 from bcmetal_drivers.tls import fetch_fingerprint
 
+log = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -85,6 +87,7 @@ class _Open:
     digest: str
     used_at_s: float
     proven: bool = False
+    callers: int = 0  # calls under way, or waiting for the BMC's lock: it is not idle
 
 
 @dataclass
@@ -136,13 +139,18 @@ class Lines:
         idle = [key for key, entry in self._open.items() if now - entry.used_at_s > older_s]
         for bmc_id, system_path in idle:
             async with self.lock(bmc_id):
-                await self.forget(bmc_id, system_path)
+                entry = self._open.get((bmc_id, system_path))
+                if entry is not None and not entry.callers:
+                    await self.forget(bmc_id, system_path)
         return len(idle)
 
     async def close(self) -> None:
         """End every session, then the threads."""
         entries, self._open = list(self._open.values()), {}
-        await asyncio.gather(*(self.in_thread(entry.driver.close) for entry in entries))
+        ended = await asyncio.gather(*(self.in_thread(entry.driver.close) for entry in entries), return_exceptions=True)
+        for one in ended:
+            if isinstance(one, BaseException):
+                log.error("a BMC's session did not end", exc_info=one)
         self._pool.shutdown(wait=True)
 
 
@@ -224,16 +232,23 @@ class BoundLine:
         bmc, path = self._node.bmc, self._node.system_path
         if bmc is None:
             raise BadAddress("the node has no BMC")
-        async with self._lines.lock(bmc.bmc_id):
+        entry.callers += 1
+        try:
+            return await self._alone(bmc.bmc_id, path, entry, partial(fn, *args, **kwargs))
+        finally:
+            entry.callers -= 1
+
+    async def _alone(self, bmc_id: str, path: str | None, entry: _Open, call: Callable[[], T]) -> T:
+        async with self._lines.lock(bmc_id):
             if not entry.proven:
-                await self._within_budget(bmc.bmc_id, entry.digest)
+                await self._within_budget(bmc_id, entry.digest)
             try:
-                result = await self._lines.in_thread(partial(fn, *args, **kwargs))
+                result = await self._lines.in_thread(call)
             except DriverError as error:
                 self.reached = not isinstance(error, Unreachable | TimedOut)
                 if isinstance(error, RejectedCredentials):
-                    await self._rejected(bmc.bmc_id, entry.digest)
-                    await self._lines.forget(bmc.bmc_id, path)
+                    await self._rejected(bmc_id, entry.digest)
+                    await self._lines.forget(bmc_id, path)
                 raise
             entry.used_at_s = self._lines.clock.monotonic_s()
             entry.proven = True

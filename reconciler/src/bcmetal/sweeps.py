@@ -53,6 +53,7 @@ async def _look(doors: Doors, lines: Lines, node_id: str) -> bool:
     if work is None or pool is None:
         return False
     line = lines.to(work, pool, "")
+    began = doors.clock.now()
     reading: Reading | None = None
     facts: list[Fact] = []
     try:
@@ -67,7 +68,7 @@ async def _look(doors: Doors, lines: Lines, node_id: str) -> bool:
     facts.extend(reach_facts(work, line, now))
     if reading is not None:
         facts.extend(_reading_facts(doors, work, reading, now))
-    await doors.store.write(sweeping.swept, node_id, facts, now)
+    await doors.store.write(sweeping.swept, node_id, facts, now, began)
     return reading is not None
 
 

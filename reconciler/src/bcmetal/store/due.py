@@ -29,6 +29,7 @@ from sqlalchemy import (
 
 from bcmetal.decisions import SECOND, Micros
 from bcmetal.states import WORKFLOWS, Verb
+from bcmetal.store.freezes import covering_node
 from bcmetal.store.tables import bmcs, nodes, operations
 from bcmetal.store.time import db_now
 from bcmetal.store.values import Claim
@@ -140,12 +141,20 @@ _CLAIM: Final = (
     )
     .returning(n.node_id, n.claim_epoch, n.claim_until, n.due_at, n.operation_id)
 )
+# What is held (maintenance, a freeze) or waits for a BMC that is away takes no place: it would keep healthy machines waiting for hours.
 _RUNNING: Final = (
     select(operations.c.verb, func.count().label("running"))
+    .select_from(
+        operations.join(nodes, n.operation_id == operations.c.operation_id).outerjoin(bmcs, bmcs.c.bmc_id == n.bmc_id)
+    )
     .where(
         operations.c.kind == "workflow",
         operations.c.status == text("'running'"),
         operations.c.started_at.is_not(None),
+        ~n.maintenance,
+        ~n.quiet,
+        or_(bmcs.c.bmc_id.is_(None), _near),
+        covering_node.is_(None),
     )
     .group_by(operations.c.verb)
 )
@@ -180,7 +189,7 @@ def claim_due(
     if c.execute(_ANY_WAITING, {"now": now}).first() is not None:
         if c.dialect.name == "postgresql":
             c.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
-        running = {row.verb: row.running for row in c.execute(_RUNNING)}
+        running = {row.verb: row.running for row in c.execute(_RUNNING, {"now": now})}
         for verb in WORKFLOWS:
             left = caps[verb] - running.get(verb.value, 0) if verb in caps else limit
             room[verb] = max(0, min(limit, left))

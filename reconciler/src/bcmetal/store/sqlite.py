@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
 from sqlalchemy import Connection, Engine, NullPool, create_engine, event
+from sqlalchemy.exc import OperationalError
 
 from bcmetal.errors import StartRefused, Unavailable
 from bcmetal.store.time import SQLITE_FUNCTION
@@ -25,6 +26,9 @@ T = TypeVar("T")
 
 GROUP: Final = 128  # functions in one commit
 BUSY_S: Final = 10.0  # how long to wait for a short transaction of an admin's command
+AWAY: Final = frozenset(
+    {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN}
+)
 SAVEPOINT: Final = "one_of_the_group"
 
 
@@ -132,8 +136,11 @@ class SqliteStore:
 
     async def read(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         reader = self._reader()
-        with contextlib.closing(reader.begin()):  # nothing to commit
-            return fn(reader, *args, **kwargs)
+        try:
+            with contextlib.closing(reader.begin()):  # nothing to commit
+                return fn(reader, *args, **kwargs)
+        except OperationalError as error:
+            raise _named(error) from error
 
     def _reader(self) -> Connection:
         if self._closed:
@@ -195,6 +202,7 @@ class SqliteStore:
             with _Kept() as whole:
                 self._run_group(group)
             if whole.error is not None:
+                whole.error = _named(whole.error)
                 self._drop_writer()
             done = [job for job in group if job.error is None]
             if whole.error is None and done and self.on_commit is not None:
@@ -259,6 +267,15 @@ class SqliteStore:
             self._lock.free()
 
 
+def _named(error: BaseException) -> BaseException:
+    """A database that is locked by another process, full or unreadable is away for a while, and no fault of the caller's."""
+    if not isinstance(error, OperationalError) or getattr(error.orig, "sqlite_errorcode", 0) & 0xFF not in AWAY:
+        return error
+    named = Unavailable("the database cannot be written or read just now: it is locked, full or unreadable")
+    named.__cause__ = error
+    return named
+
+
 @contextlib.contextmanager
 def _savepoint(raw: Any, job: _Job, *, alone: bool) -> Iterator[None]:
     """One function of a group: its failure is its own, and its neighbours are unharmed."""
@@ -266,7 +283,7 @@ def _savepoint(raw: Any, job: _Job, *, alone: bool) -> Iterator[None]:
         raw.execute(f"SAVEPOINT {SAVEPOINT}").close()
     with _Kept() as kept:
         yield
-    job.error = kept.error
+    job.error = None if kept.error is None else _named(kept.error)
     if not alone:
         if kept.error is not None:
             raw.execute(f"ROLLBACK TO {SAVEPOINT}").close()

@@ -43,6 +43,7 @@ _HOLD: Final = (
     update(nodes)
     .where(
         nodes.c.node_id == bindparam("a_node_id"),
+        nodes.c.updated_at <= bindparam("a_began"),
         or_(nodes.c.claim_owner.is_(None), nodes.c.claim_until < db_now()),
     )
     .values(node_id=nodes.c.node_id)  # no change: the row's lock is what is wanted
@@ -55,9 +56,13 @@ def due(c: Connection, before: Micros, now: Micros) -> list[str]:
     return list(c.execute(_DUE, {"before": before, "now": now}).scalars())
 
 
-def swept(c: Connection, node_id: str, facts: Sequence[Fact], now: Micros) -> bool:
-    """Facts of a look without a claim: sightings, conditions, the breaker. False: the node is claimed or gone, and nothing was written."""
-    if not c.execute(_HOLD, {"a_node_id": node_id}).rowcount:
+def swept(c: Connection, node_id: str, facts: Sequence[Fact], now: Micros, began: Micros | None = None) -> bool:
+    """Facts of a look without a claim: sightings, conditions, the breaker.
+
+    False, and nothing was written: the node is claimed or gone, or was worked on since the look `began`, so that the look is older than
+    what is stored.
+    """
+    if not c.execute(_HOLD, {"a_node_id": node_id, "a_began": now if began is None else began}).rowcount:
         return False
     sightings.note(c, node_id, SetSighting(), now)
     node_rows.apply(c, node_id, facts, now)
