@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, bindparam, exists, select, update
+from sqlalchemy import Connection, Row, bindparam, exists, select, text, update
 
 from bcmetal.decisions import SECOND, Micros, NodeFacts
 from bcmetal.errors import hint_for
@@ -31,7 +31,7 @@ _PROVING: Final = select(
     exists().where(
         operations.c.node_id == bindparam("node_id"),
         operations.c.verb == SideVerb.UPDATE.value,
-        operations.c.ended_at.is_(None),
+        operations.c.status == text("'queued'"),  # a literal, as the partial index has it
     )
 )
 _SLOTS: Final = select(sealed.c.slot).where(sealed.c.owner_kind == "bmc", sealed.c.owner_id == bindparam("bmc_id"))
