@@ -56,7 +56,7 @@ def hardware(seed: int, bmc: str, system_id: str, name: str, maker: Maker) -> Ha
 
 def drives(seed: int, bmc: str, system_id: str, count: int, maker: Maker) -> dict[str, EmulatedDrive]:
     """Clean ones, by serial number; two systems never share one."""
-    rng = random.Random(f"{seed}/{bmc}/{system_id}/drives")  # noqa: S311
+    rng = random.Random(f"{seed}/{bmc}/{system_id}/drives")  # noqa: S311  # identities, not secrets
     made = {}
     for _ in range(count):
         serial = "S4" + "".join(rng.choices("0123456789ABCDEFGHJKLMNPQRSTUVWXYZ", k=12))

@@ -60,7 +60,7 @@ class _Connection(server.HTTPConnection):
 
 class _Gateway(wsgi.Gateway_10):
     def get_environ(self) -> dict[str, Any]:  # type: ignore[override]  # cheroot's stubs say None
-        environ: dict[str, Any] = super().get_environ()  # type: ignore[no-untyped-call]
+        environ: dict[str, Any] = super().get_environ()  # type: ignore[no-untyped-call]  # cheroot has no types there
         self.req.conn.requests += 1
         environ[CONNECTION] = self.req.conn
         return environ
