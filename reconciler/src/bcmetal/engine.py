@@ -28,13 +28,14 @@ from bcmetal.decisions import (
 )
 from bcmetal.errors import LAST_ERRORS, Stale, Unavailable, VaultError
 from bcmetal.line import BoundLine, Lines
+from bcmetal.settling import UNASKED_S
 from bcmetal.side import side_of
 from bcmetal.states import WORKFLOWS, SideVerb, State, Verb
 from bcmetal.store import claims
 from bcmetal.store.bmcs import BmcInUse
 from bcmetal.store.identifiers import IdentityHeld
 from bcmetal.store.ids import new_id
-from bcmetal.store.values import Claim, Emit, Fact, OperationRow, SetBmc, SetCondition, StepRun, Work
+from bcmetal.store.values import Claim, Emit, Fact, MoveSealed, OperationRow, SetBmc, SetCondition, StepRun, Work
 from bcmetal.workflows import Workflow, workflow_of
 from bcmetal.workflows.machine import Doors, HeldBack, Machine, Step
 from bcmetal_drivers.errors import DriverError, RejectedCredentials, Transient, UntrustedCertificate
@@ -172,6 +173,8 @@ class Engine:
 
     async def _work(self, claim: Claim) -> None:
         lease = self._leases[claim.node_id]
+        operation: OperationRow | None = None
+        work: Work | None = None
         try:
             while True:
                 work = await self.doors.store.read(claims.load, lease.claim, self.doors.clock.now())
@@ -196,9 +199,34 @@ class Engine:
             log.warning("node %s: the claim was lost; nothing was written", claim.node_id)
         except Unavailable as error:
             log.warning("node %s: %s; it goes on where it was once its lease is over", claim.node_id, error)
+        except Exception:  # a bug must end this one operation in words, not be met again with each lease for ever
+            log.exception("node %s: %s could not be settled", claim.node_id, operation and operation.verb)
+            if work is not None and operation is not None:
+                await self._give_up(lease, work, operation)
         finally:
             if self._leases.get(claim.node_id) is lease:
                 del self._leases[claim.node_id]
+
+    async def _give_up(self, lease: HeldLease, work: Work, operation: OperationRow) -> None:
+        """End an operation whose step or settling failed by a fault of ours; nothing of what it found is kept."""
+        now = self.doors.clock.now()
+        why = "a fault of bcmetal itself while it settled a step"
+        try:
+            if operation.kind != "workflow":
+                error = {"code": "internal", "message": why, "step": operation.verb, "at": now}
+                await self.doors.store.write(
+                    claims.save_side, lease.claim, operation.operation_id, "failed", error, [], now, None
+                )
+                return
+            run = _run_of(work, operation, workflow_of(Verb(operation.verb)))
+            settled = settle(run, Failed("internal", why), now)
+            step_run = StepRun(run.step, run.attempt + 1, "failed", why, now, now)
+            await self.doors.store.write(
+                claims.save, lease.claim, operation.operation_id, settled, step_run, [], now, False
+            )
+            await self.doors.store.write(claims.release, lease.claim)
+        except (Stale, Unavailable, ValueError) as error:
+            log.error("node %s: it could not even be ended: %s", lease.claim.node_id, error)
 
     def _next_operation(self, work: Work) -> OperationRow | None:
         """What is due now: side operations first, oldest first, then the workflow's step."""
@@ -230,7 +258,8 @@ class Engine:
         elif run.abort and not run.cleaning:
             outcome = Again("it is being aborted", 0.0)
         else:
-            outcome, held = await self._perform(machine, _step_named(workflow, run))
+            outcome, held_back = await self._perform(machine, _step_named(workflow, run))
+            held = held or held_back
         now = self.doors.clock.now()
         facts = [*machine.facts, *reach_facts(work, machine.line, now)] if machine is not None else []
         run = replace(run, touched=run.touched or (machine is not None and machine.touched), held=held)
@@ -298,8 +327,13 @@ class Engine:
             outcome, held = await self._perform(machine, side_of(SideVerb(operation.verb)))
             now = self.doors.clock.now()
             facts = [*machine.facts, *reach_facts(work, machine.line, now)]
-            age_s = (now - operation.created_at) / SECOND
-            if not held and isinstance(outcome, Again | Trouble) and age_s > SIDE_BUDGET_S:
+            used_s = float(operation.memo.get("used_s", 0.0))
+            if not held and work.frozen is None:
+                used_s += min((now - operation.counted_at) / SECOND, UNASKED_S)
+            if isinstance(outcome, Again | Trouble):
+                machine.remember(used_s=round(used_s, 3))
+                facts = [*machine.facts, *reach_facts(work, machine.line, now)]
+            if isinstance(outcome, Again | Trouble) and used_s > SIDE_BUDGET_S:
                 outcome = Failed("deadline", f"the {SIDE_BUDGET_S // 60} minutes are used up; it waited: {outcome.why}")
         error = wake_at = None
         match outcome:
@@ -314,6 +348,9 @@ class Engine:
                 error = {"code": outcome.code, "message": outcome.why, "step": operation.verb, "at": now}
             case Back(why=why):
                 status, error = "failed", {"code": "internal", "message": why, "step": operation.verb, "at": now}
+        bmc = work.node.bmc
+        if status == "failed" and operation.verb == SideVerb.SET_BMC_CREDENTIALS and bmc is not None:
+            facts.append(MoveSealed(bmc.bmc_id, accept=False))  # what was never proven is not kept as pending
         try:
             lease.claim = await self.doors.store.write(
                 claims.save_side, lease.claim, operation.operation_id, status, error, facts, now, wake_at
@@ -398,12 +435,11 @@ def reach_facts(work: Work, line: object, now: Micros) -> list[Fact]:
     if bmc is None or not isinstance(line, BoundLine) or line.reached is None:
         return []
     if line.reached:
+        # Always, for another node behind the same BMC may have closed its breaker already; clearing what is not there changes nothing.
+        answers = SetCondition("reachable", "ok", "info", "", "")
         if bmc.breaker_failures == 0:
-            return []
-        return [
-            SetBmc({"breaker_failures": 0, "breaker_since_at": None, "breaker_until_at": None}),
-            SetCondition("reachable", "ok", "info", "", ""),
-        ]
+            return [answers]
+        return [SetBmc({"breaker_failures": 0, "breaker_since_at": None, "breaker_until_at": None}), answers]
     failures = bmc.breaker_failures + 1
     columns: dict[str, object] = {"breaker_failures": failures, "breaker_since_at": bmc.breaker_since_at or now}
     found: list[Fact] = []

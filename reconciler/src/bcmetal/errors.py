@@ -167,6 +167,7 @@ LAST_ERRORS: Final = _kinds(
     ("bmc-not-as-asked",          "the BMC acknowledged and then showed something else",        False, "Look at the BMC's own log, then `bcmetal retry NODE`."),
     ("bmc-in-use",                "this BMC and system already belong to a node",               False, "Find the other node in your own pools with `bcmetal node list`, or ask the site's admins."),
     ("login-budget",              "a rejected password is tried at most twice in ten minutes",  False, "Set the right one with `bcmetal node credentials NODE`: a new password may be tried at once."),
+    ("credential-not-for-here",   "the configuration has no such credential for this network",  False, "List the BMC's network at the credential in the configuration, or set the BMC's own with `bcmetal node credentials NODE`."),
     ("identity-conflict",         "another node holds this machine's identity",                 False, "Compare both machines; remove the wrong one with `bcmetal remove`."),
     ("identity-changed",          "the machine's identity is not the one that was enrolled",    False, "If its board was swapped, retire or remove the node and enrol it again."),
     ("boot-mode",                 "the boot mode is not the profile's and could not be set",    False, "Set it in the machine's setup, then `bcmetal retry NODE`."),

@@ -51,6 +51,12 @@ class LoginBudget(Permanent):
     code = "login-budget"
 
 
+class NotForThisBmc(Permanent):
+    """The configuration has no such credential for this BMC's network."""
+
+    code = "credential-not-for-here"
+
+
 class Secrets(Mapping[str, SecretStr]):
     """Sealed rows, opened when they are asked for: `password` of an operation, `current.password`, `candidate.password` of a BMC."""
 
@@ -182,9 +188,9 @@ class BoundLine:
         settings = self._lines.settings()
         found = settings.credentials.get(credential)
         if found is None:
-            raise RejectedCredentials(f"the configuration has no credential {credential}")
+            raise NotForThisBmc(f"the configuration has no credential {credential}")
         if bmc is None or bmc.network not in found.networks:
-            raise RejectedCredentials(f"credential {credential} is not for the network of this BMC")
+            raise NotForThisBmc(f"credential {credential} is not for the network of this BMC")
         return Credential(found.username, found.password_from(self._lines.vault))
 
     def sealed_for(self, host: str, trust_kind: str, trust_value: str) -> Sequence[PutSealed]:

@@ -141,7 +141,12 @@ async def verify_the_erase(m: Machine) -> Outcome:
     passed = sorted(waived(m))
     for serial in passed:
         m.note(AddErasureRecord(m.new_id("er"), serial, _waiver(m, serial)))
+        m.tell("metal.erasure.recorded", serial=serial, verifier="none")
     m.note(SetNode({"disks": Disks.CLEAN if not passed else m.node.facts.disks, "not_erased": bool(passed)}))
+    if passed:
+        m.condition("erasure", "warning", "not-erased", f"by a waiver, not erased: {', '.join(passed)}")
+    else:
+        m.condition("erasure", "ok")
     return Done()
 
 
@@ -179,6 +184,8 @@ def _waiver(m: Machine, serial: str | None) -> dict[str, object]:
 def waive_the_machine(m: Machine) -> None:
     """The record of a machine that leaves without any erase."""
     m.note(AddErasureRecord(m.new_id("er"), "machine", _waiver(m, None)), SetNode({"not_erased": True}))
+    m.tell("metal.erasure.recorded", serial=None, verifier="none")
+    m.condition("erasure", "warning", "not-erased", "by a waiver, the whole machine left without an erase")
 
 
 def _not_erased(m: Machine) -> Outcome:

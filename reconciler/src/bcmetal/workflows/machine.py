@@ -91,7 +91,7 @@ class Line(Protocol):
         ...
 
     def named(self, credential: str) -> Credential:
-        """A credential of the configuration; only for networks that it lists. Raises VaultError, RejectedCredentials."""
+        """A credential of the configuration; only for networks that it lists. Raises VaultError, and a Permanent when there is none."""
         ...
 
     def sealed_for(self, host: str, trust_kind: str, trust_value: str) -> Sequence[PutSealed]:

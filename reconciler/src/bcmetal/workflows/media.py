@@ -7,7 +7,7 @@ from bcmetal.boot.media import new_path
 from bcmetal.boot.shelf import Ready
 from bcmetal.decisions import Again, Back, Done, Failed
 from bcmetal.store import media
-from bcmetal.store.values import SetSighting
+from bcmetal.store.values import SetNode, SetSighting
 from bcmetal.workflows.machine import Machine, Outcome
 from bcmetal.workflows.steps import power_on
 from bcmetal_drivers.capabilities import (
@@ -116,6 +116,7 @@ async def start_from_the_medium(m: Machine) -> Outcome:
                 return Back("power_off", "the machine is on, and its boot override was not used")
             return Again("waits for the machine to use its boot override", 2.0)
         m.remember(on_seen_at=None, on_first_at=None, on_asked_at=None)
+        m.note(SetNode({"desired_power": "on"}))
         return Done()
     outcome = await power_on(m)
     return Again("looks how the machine starts", 0.0) if isinstance(outcome, Done) else outcome

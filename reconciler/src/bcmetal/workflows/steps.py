@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bcmetal.decisions import Again, Done, Failed
 from bcmetal.store import media
-from bcmetal.store.values import SetSighting
+from bcmetal.store.values import SetNode, SetSighting
 from bcmetal.workflows.identity import changed_identity
 from bcmetal.workflows.machine import Machine, Outcome
 from bcmetal_drivers.capabilities import (
@@ -44,6 +44,7 @@ async def power_off(m: Machine) -> Outcome:
     m.note(SetSighting(power=power))
     if power is PowerState.OFF:
         m.remember(off_first_at=None, off_asked_at=None, took_down=True)
+        m.note(SetNode({"desired_power": "off"}))
         return Done()
     return await _ask_for_power(m, power, PowerState.ON, PowerAction.OFF, "off")
 
@@ -74,6 +75,7 @@ async def power_on(m: Machine) -> Outcome:
     m.note(SetSighting(power=power))
     if power is PowerState.ON:
         m.remember(on_first_at=None, on_asked_at=None)
+        m.note(SetNode({"desired_power": "on"}))
         return Done()
     return await _ask_for_power(m, power, PowerState.OFF, PowerAction.ON, "on")
 
