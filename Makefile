@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo test check format docs lock setup clean
+.PHONY: help demo test check format docs lock setup install clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -38,6 +38,9 @@ docs: $(STAMP)  ## Write the generated pages of docs/ anew
 
 lock: $(STAMP)  ## Resolve requirements.in into constraints.txt
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --strip-extras requirements.in -o constraints.txt
+
+install:  ## As root: /opt/bcmetal, /usr/local/bin/bcmetal, the systemd unit
+	PYTHON="$(PYTHON)" sh scripts/install.sh
 
 clean:  ## Remove the virtual environment and caches
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -1,7 +1,9 @@
 #!/bin/sh
 # Makes the virtual environment: pinned dependencies by their hashes, then our three distributions from this tree.
+# With `copy` as second argument they are copied, so that the tree may move or go.
 set -eu
 venv=$1
+case ${2:-} in copy) ours="./drivers ./agent ./reconciler" ;; *) ours="-e drivers -e agent -e reconciler" ;; esac
 python=${PYTHON:-python3}
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else echo "setup: '$*' needs root: please run it and start again" >&2; exit 1; fi; }
 
@@ -18,5 +20,5 @@ if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
 fi
 [ -x "$venv/bin/python" ] && "$venv/bin/python" -c '' 2>/dev/null || { rm -rf "$venv"; "$python" -m venv "$venv"; }
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r constraints.txt
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-index \
-    -e drivers -e agent -e reconciler
+# shellcheck disable=SC2086
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-index $ours
