@@ -110,8 +110,8 @@ class Node:
         """The view once nothing is under way."""
         ends = time.monotonic() + SETTLED_WITHIN_S
         while time.monotonic() < ends:
-            view = self.ask("get")
             queued = [one for one in self.ask("timeline")["operations"] if one["status"] in ("queued", "running")]
+            view = self.ask("get")  # after the timeline: what ended in between is in it
             if not view.get("operation") and not queued:
                 return view
             time.sleep(0.1)
