@@ -88,8 +88,8 @@ class RawBmc:
             self.connections += 1
             self._open.append(sock)
             thread = threading.Thread(target=self._talk, args=(sock, self.connections), daemon=True)
-            self._threads.append(thread)
             thread.start()
+            self._threads.append(thread)
 
     def _talk(self, sock: socket.socket, connection: int) -> None:
         with sock:
@@ -156,9 +156,10 @@ def a_raw_bmc(script: Script, tls: ssl.SSLContext | None = None, logs_in: bool =
         try:
             yield bmc
         finally:
+            bmc.stopping.set()
             listener.shutdown(socket.SHUT_RDWR)
+            thread.join(timeout=5)  # nothing is accepted any more: what `stop` ends is all there is
             bmc.stop()
-            thread.join(timeout=5)
 
 
 def documents(docs: dict[str, Any]) -> Script:
