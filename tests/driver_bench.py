@@ -33,6 +33,7 @@ class Bench:
     add: Callable[[Rack], EmulatedBmc]
     requests: Mapping[str, tuple[str, str]]  # "power", "boot", "look"
     failed_logins: int = 1  # that the BMC counts for one wrong password
+    scheme: str | None = None  # of the driver, where it is not the one that the emulated BMC's own address names
 
 
 @dataclass
@@ -46,7 +47,8 @@ class Seat:
 
     @property
     def address(self) -> BmcAddress:
-        return parse(self.bmc.address)
+        address = parse(self.bmc.address)
+        return address if self.bench.scheme is None else replace(address, scheme=self.bench.scheme)
 
     @property
     def credential(self) -> Credential:

@@ -143,12 +143,20 @@ _INPUT = {
 }
 
 
+_CREDENTIALS = ("bmc-credentials-rejected", "login-budget")
+
+
 def _next_command(view: dict[str, Any]) -> str:
     name = clean(view["name"])
     if view.get("operation"):
         return f"bcmetal timeline {name}"
     allowed = {str(a.get("verb")): a.get("needs") for a in view.get("allowedVerbs") or [] if isinstance(a, dict)}
     state = str(view["state"])
+    code = str((view.get("lastError") or {}).get("code"))
+    if code in _CREDENTIALS and state.endswith("-failed"):  # a retry would only send the same password again
+        return f"bcmetal node credentials {name} --username NAME"
+    if code == "bmc-certificate-untrusted" and state.endswith("-failed"):
+        return f"bcmetal node update {name} --fingerprint SHA256"
     likely = ("retry", "inspect") if state.endswith("-failed") else _LIKELY.get(state, ())
     verb = next((v for v in likely if v in allowed), None)
     if verb is None:
