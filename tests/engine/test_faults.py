@@ -8,10 +8,11 @@ import socket
 import pytest
 from pydantic import SecretStr
 
-from bcmetal.decisions import Params, PoolMode
+from bcmetal.decisions import SECOND, Params, PoolMode
 from bcmetal.errors import LAST_ERRORS
 from bcmetal.states import Disks, SideVerb, State, Verb
 from bcmetal.store import freezes
+from bcmetal.workflows.erasing import ERASED_BYTES_PER_S
 from bcmetal_drivers.capabilities import PowerAction, PowerState
 from bcmetal_drivers.emulated.faults import Rule
 from bcmetal_drivers.emulated.rack import EmulatedBmc
@@ -429,5 +430,20 @@ def test_two_systems_behind_one_bmc_live_side_by_side(on_a_site: OnASite) -> Non
         assert [len(machine.boots) for machine in bmc.machines] == [3, 3]
         await site.lines.close_idle(older_s=-1.0)
         assert site.rack.sessions(bmc) == 0
+
+    on_a_site(scenario)
+
+
+def test_an_erase_adds_its_own_estimate_to_the_budget_once(on_a_site: OnASite) -> None:
+    async def scenario(site: Site) -> None:
+        bmc = site.rack.add_redfish("m1")
+        site.rack.start()
+        node_id = await inspected_to(site, bmc, State.INSPECTED)
+        largest = max(drive.capacity_bytes for drive in bmc.machine.drives.values())
+        operation_id = await site.start(node_id, Verb.COMMISSION)
+        before = (await site.operation(operation_id)).budget_us
+        await site.settle()
+        after = (await site.operation(operation_id)).budget_us
+        assert after - before == largest // ERASED_BYTES_PER_S * SECOND
 
     on_a_site(scenario)

@@ -263,6 +263,10 @@ class Engine:
         now = self.doors.clock.now()
         facts = [*machine.facts, *reach_facts(work, machine.line, now)] if machine is not None else []
         run = replace(run, touched=run.touched or (machine is not None and machine.touched), held=held)
+        if (
+            machine is not None and "erase_estimate_s" not in operation.memo
+        ):  # the budget grows once, by the erase's own estimate
+            run = replace(run, budget_us=run.budget_us + int(machine.memo.get("erase_estimate_s", 0)) * SECOND)
         settled = settle(run, outcome, now)
         step_run = StepRun(run.step, run.attempt + 1, _word(outcome), _why(outcome), started, now)
         try:

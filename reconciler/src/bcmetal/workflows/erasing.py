@@ -15,6 +15,7 @@ from bcmetal_drivers.errors import Unsupported
 
 SOON_S = 0.25
 POLL_S = 10.0
+ERASED_BYTES_PER_S = 100_000_000  # a disk that is written over from end to end; a crypto erase is far quicker
 NOT_COVERED = ("boot partitions", "RPMB", "DPU and BMC flash")
 
 
@@ -72,7 +73,9 @@ async def plan_the_erase(m: Machine) -> Outcome:
         return Failed("erase-unsupported", f"the BMC offers no erase of: {', '.join(unable)}")
     if not plan and not passed:
         return Failed("erase-unsupported", "the BMC shows no drive: an erase of nothing is no erase")
-    m.remember(erases=True, plan=plan, jobs={}, erase_began_at=m.now)
+    largest = max((shown[serial].capacity_bytes or 0 for serial in plan), default=0)
+    estimate_s = int(largest / ERASED_BYTES_PER_S)  # the BMC erases them side by side
+    m.remember(erases=True, plan=plan, jobs={}, erase_began_at=m.now, erase_estimate_s=estimate_s)
     return Done()
 
 
