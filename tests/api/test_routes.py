@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any, Final
 
@@ -265,3 +266,13 @@ def test_a_grant_that_is_taken_away_is_gone_with_the_next_call(site: Site) -> No
     assert site.metal("list", who="reader").status == 200
     site.change(lambda doc: doc["grants"].pop(0))
     assert site.metal("list", who="reader").code == "PERMISSION_DENIED"
+
+
+def test_an_access_token_of_oidc_is_told_that_this_build_has_none(site: Site) -> None:
+    token = ".".join(
+        base64.urlsafe_b64encode(part).decode().rstrip("=") for part in (b'{"alg":"ES256"}', b"{}", b"signature")
+    )
+    answer = site.send("/api/compute/metal/list", b"{}", {"Authorization": f"Bearer {token}"})
+    assert (answer.status, answer.code) == (401, "UNAUTHENTICATED")
+    assert answer.error["details"]["reason"] == "not-in-this-build"
+    assert token not in answer.raw.decode()

@@ -21,6 +21,7 @@ ADDRESSES: Final = 4096
 TOKEN_LIMIT: Final = 512
 CERTIFICATE: Final = "bcmetal.client_common_name"  # of the scope, set by `api.tls` alone
 
+_OIDC: Final = re.compile(rb"bearer +eyJ[\w-]+\.[\w-]+\.", re.IGNORECASE)  # how every JSON Web Token begins
 _COMMON_NAME: Final = re.compile(r"[^\s\x00-\x1f\x7f]{1,128}")
 
 
@@ -59,7 +60,13 @@ class Gate:
         else:
             found = by_certificate(scope, self._services.settings())
         if found is None:
-            raise self._failures.add(address, now)
+            error = self._failures.add(address, now)
+            if isinstance(error, Unauthenticated) and values and _OIDC.match(values[0].strip()):
+                raise Unauthenticated(
+                    "sign-in by OIDC is not in this build: use an API key or a client certificate",
+                    reason="not-in-this-build",
+                )
+            raise error
         return found
 
     async def _by_key(self, header: bytes, now: Micros) -> Identity | None:
