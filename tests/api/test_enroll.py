@@ -151,3 +151,9 @@ def test_an_enrolment_with_a_known_key_answers_with_the_node_it_made(site: Site)
     other = site.metal("enroll", {**body, "bmc": _bmc()})
     assert (other.code, other.error["details"]["reason"]) == ("CONFLICT", "idempotency-key")
     assert len(site.metal("list").doc["nodes"]) == 1
+
+
+def test_a_bad_name_and_a_bad_address_are_told_at_once(site: Site) -> None:
+    answer = site.metal("enroll", {"name": "Bad Name", "bmc": _bmc("gopher://10.20.3.17"), "bootMac": "no"})
+    assert answer.code == "INVALID_INPUT"
+    assert answer.fields == {"name", "bmc.address", "bootMac"}

@@ -22,6 +22,8 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from bcmetal.states import SideVerb, State, Verb
+from bcmetal_drivers.address import parse
+from bcmetal_drivers.errors import BadAddress
 
 TENANT: Final = r"^[A-Za-z0-9._:-]{1,128}$"
 POOL: Final = r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$"
@@ -78,9 +80,22 @@ NodeId = Annotated[str, StringConstraints(pattern=NODE)]
 NodeName = Annotated[str, StringConstraints(pattern=NAME)]
 IdempotencyKey = Annotated[str, StringConstraints(pattern=KEY)]
 Word = Annotated[str, StringConstraints(pattern=WORD)]
+
+
+def _address_of_a_known_form(value: str) -> str:
+    """Here, so that a bad address is told together with every other fault of the input."""
+    try:
+        parse(value)
+    except BadAddress as error:
+        raise ValueError(str(error)) from None
+    return value
+
+
 Short = Annotated[str, StringConstraints(pattern=PRINTABLE, min_length=1, max_length=128)]
 Reason = Annotated[str, StringConstraints(pattern=PRINTABLE, min_length=1, max_length=400)]
-Address = Annotated[str, StringConstraints(pattern=PRINTABLE, min_length=1, max_length=512)]
+Address = Annotated[
+    str, StringConstraints(pattern=PRINTABLE, min_length=1, max_length=512), AfterValidator(_address_of_a_known_form)
+]
 Mac = Annotated[str, StringConstraints(pattern=MAC, to_lower=True)]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9A-Fa-f]{64}$", to_lower=True)]
 Sha512 = Annotated[str, StringConstraints(pattern=r"^[0-9A-Fa-f]{128}$", to_lower=True)]
