@@ -109,7 +109,9 @@ def test_another_daemons_lapsed_claim_is_taken_over_only_after_the_wait(tmp_path
         assert held.until == clock[0] + 60 * SECOND
         clock[0] += 61 * SECOND
         assert claim(db, "daemon-2") == []
-        clock[0] += 30 * SECOND
+        clock[0] += (claims.TAKEOVER_WAIT_S - 2) * SECOND
+        assert claim(db, "daemon-2") == []
+        clock[0] += 2 * SECOND
         [taken] = claim(db, "daemon-2")
         assert taken.epoch == held.epoch + 1
 
