@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from bcmetal.errors import StartRefused
 from bcmetal.store import migrate
 from bcmetal.store.engine import open_store
-from bcmetal.store.tables import metadata
+from bcmetal.store.join_tables import metadata
 from postgres_fixture import Cluster
 from store.samples import Db, a_node
 

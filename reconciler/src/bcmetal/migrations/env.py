@@ -2,7 +2,9 @@
 
 from alembic import context
 
-from bcmetal.store.tables import metadata
+from bcmetal.store import join_tables  # its metadata holds every table
 
-context.configure(connection=context.config.attributes["connection"], target_metadata=metadata, transactional_ddl=True)
+context.configure(
+    connection=context.config.attributes["connection"], target_metadata=join_tables.metadata, transactional_ddl=True
+)
 context.run_migrations()
