@@ -11,9 +11,8 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Connection
 
 from bcmetal.errors import StartRefused
-from bcmetal.store import migrate
+from bcmetal.store import join_tables, migrate, tables
 from bcmetal.store.engine import open_store
-from bcmetal.store.join_tables import metadata
 from postgres_fixture import Cluster
 from store.samples import Db, a_node
 
@@ -31,7 +30,8 @@ def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 def test_an_empty_database_gets_the_schema_that_the_tables_say(empty_url: str) -> None:
     def differences(c: Connection) -> list[object]:
-        return list(compare_metadata(MigrationContext.configure(c, opts={"compare_type": True}), metadata))
+        assert {"nodes", "join_tokens"} <= set(tables.metadata.tables) == set(join_tables.metadata.tables)
+        return list(compare_metadata(MigrationContext.configure(c, opts={"compare_type": True}), tables.metadata))
 
     with Db(empty_url) as db:
         assert db.read(differences) == []

@@ -2,9 +2,7 @@
 
 from alembic import context
 
-from bcmetal.store import join_tables  # its metadata holds every table
+from bcmetal.store.columns import metadata
 
-context.configure(
-    connection=context.config.attributes["connection"], target_metadata=join_tables.metadata, transactional_ddl=True
-)
+context.configure(connection=context.config.attributes["connection"], target_metadata=metadata, transactional_ddl=True)
 context.run_migrations()

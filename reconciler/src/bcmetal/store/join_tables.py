@@ -13,9 +13,11 @@ from bcmetal.store.columns import (
     maybe_ident,
     maybe_moment,
     maybe_words,
-    metadata,
     moment,
     words,
+)
+from bcmetal.store.columns import (
+    metadata as metadata,
 )
 
 join_tokens = Table(

@@ -25,9 +25,11 @@ from bcmetal.store.columns import (
     maybe_ident,
     maybe_moment,
     maybe_words,
-    metadata,
     moment,
     words,
+)
+from bcmetal.store.columns import (
+    metadata as metadata,
 )
 
 meta = Table("meta", metadata, key("name"), words("value"))
