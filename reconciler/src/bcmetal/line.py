@@ -22,7 +22,7 @@ from bcmetal.settings import Pool, Settings
 from bcmetal.store import logins
 from bcmetal.store.values import PutSealed, Sealed, Store, Work
 from bcmetal.vault import Vault, bmc_binding
-from bcmetal.workflows.machine import Clock
+from bcmetal.workflows.machine import Clock, Start, TooLate
 from bcmetal_drivers import registry
 from bcmetal_drivers.capabilities import Bmc, BmcAddress, Credential, Limits, Trust, TrustKind
 from bcmetal_drivers.errors import (
@@ -234,22 +234,32 @@ class BoundLine:
         )
 
     async def call(self, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._in_turn(partial(fn, *args, **kwargs), None)
+
+    async def write(self, start: Start, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._in_turn(partial(fn, *args, **kwargs), start)
+
+    async def _in_turn(self, call: Callable[[], T], start: Start | None) -> T:
         entry = self._entry()
         bmc, path = self._node.bmc, self._node.system_path
         if bmc is None:
             raise BadAddress("the node has no BMC")
         entry.callers += 1
         try:
-            return await self._alone(bmc.bmc_id, path, entry, partial(fn, *args, **kwargs))
+            return await self._alone(bmc.bmc_id, path, entry, call, start)
         finally:
             entry.callers -= 1
 
-    async def _alone(self, bmc_id: str, path: str | None, entry: _Open, call: Callable[[], T]) -> T:
+    async def _alone(
+        self, bmc_id: str, path: str | None, entry: _Open, call: Callable[[], T], start: Start | None
+    ) -> T:
         async with self._lines.lock(bmc_id):
             if not entry.proven:
                 await self._within_budget(bmc_id, entry.digest)
+            if start is not None:
+                await start.ready()
             try:
-                result = await self._lines.in_thread(call)
+                result = await self._lines.in_thread(call if start is None else partial(_in_time, start, call))
             except DriverError as error:
                 self.reached = not isinstance(error, Unreachable | TimedOut)
                 if isinstance(error, RejectedCredentials):
@@ -303,3 +313,10 @@ class BoundLine:
 
     async def fingerprint(self, host: str, port: int) -> str:
         return await self._lines.in_thread(lambda: fetch_fingerprint(host, port, self._lines.limits))
+
+
+def _in_time(start: Start, call: Callable[[], T]) -> T:
+    """In the thread: it may have waited for one that was free."""
+    if not start.in_time():
+        raise TooLate
+    return call()

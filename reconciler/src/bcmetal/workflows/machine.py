@@ -1,8 +1,8 @@
 """What a step gets: the machine, seen through the doors that a step may use.
 
 A step looks (`look`), acts at most once (`act`, or `act_once` where the act cannot be observed), and notes what it found (`note`); the
-notes are written in the transaction that settles the step. `act` checks whatever may hold a mutating act just before it: a lost claim,
-an abort, a freeze, maintenance, observe mode, and that the lease lasts longer than the call may take.
+notes are written in the transaction that settles the step. `act` checks whatever may hold a mutating act just before it, once the BMC is
+free for it: a lost claim, an abort, a freeze, maintenance, observe mode, and that the lease lasts longer than the call may take.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from bcmetal.store.values import (
     Emit,
     Fact,
     Holds,
+    Intent,
     NodeRow,
     OperationRow,
     PutSealed,
@@ -38,6 +39,7 @@ from bcmetal_drivers.errors import BadAddress
 
 P = ParamSpec("P")
 T = TypeVar("T")
+TOO_LATE_WHY = "it waited too long for its turn at the BMC to start within its lease; it is tried again"
 Outcome = Done | Again | Back | Failed
 Step = Callable[["Machine"], Awaitable[Outcome]]
 
@@ -63,6 +65,18 @@ class Lease(Protocol):
         ...
 
 
+class Start(Protocol):
+    """What a mutating call asks before it starts, once it has waited for every call before it."""
+
+    async def ready(self) -> None:
+        """Raises when it must not start."""
+        ...
+
+    def in_time(self) -> bool:
+        """Whether the lease still lasts the whole call; asked by the thread that makes it, as the last thing before."""
+        ...
+
+
 class Line(Protocol):
     """The node's BMC: one call at a time, in a thread. Opening sends nothing: the driver logs in at its first call."""
 
@@ -75,6 +89,10 @@ class Line(Protocol):
 
     async def call(self, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """One call of a method of `bmc`, its rejected and accepted logins counted."""
+        ...
+
+    async def write(self, start: Start, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """One call that changes something. Raises whatever `start` raises, and TooLate when it did not start."""
         ...
 
     async def trial(self, address: BmcAddress, credential: Credential, trust: Trust, fn: Callable[[Bmc], T]) -> T:
@@ -114,6 +132,10 @@ class HeldBack(Exception):
         self.why = why
         self.paused = paused
         self.code = code
+
+
+class TooLate(Exception):
+    """A mutating call waited so long that its lease no longer lasts it; it was not made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,35 +275,40 @@ class Machine:
             raise HeldBack("the node is in maintenance", paused=True)
         if holds.frozen is not None:
             raise HeldBack(f"frozen: {holds.frozen}", paused=True)
-        if self.lease.left_s() < self.line.deadline_s:
-            await self.lease.renew()
         if not self.touched:
             await self.doors.store.write(claims.touch, self.lease.claim, self.operation.operation_id, self.now)
             self.touched = True
+        if not self.lease_lasts():
+            await self.lease.renew()
+
+    def lease_lasts(self) -> bool:
+        """Whether a call that starts now ends before the lease does."""
+        return self.lease.left_s() >= self.line.deadline_s
 
     async def act(self, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """A write at the BMC, whose effect can be read back."""
-        await self.ready_to_act()
-        return await self.line.call(fn, *args, **kwargs)
+        try:
+            return await self.line.write(_Act(self), fn, *args, **kwargs)
+        except TooLate:
+            raise HeldBack(TOO_LATE_WHY) from None
 
     async def act_once(self, name: str, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Unsure:
         """A write whose effect cannot be read back: an intent is stored before it and closed after it.
 
         A resume that finds the intent open gets `Unsure`, and looks by other signs.
         """
-        await self.ready_to_act()
-        digest = hashlib.sha256(name.encode()).hexdigest()
-        operation_id = self.operation.operation_id
-        intent = await self.doors.store.write(
-            claims.intent_begin, self.lease.claim, operation_id, name, digest, self.now
-        )
-        if intent.open:
-            await self.doors.store.write(
-                claims.intent_end, self.lease.claim, operation_id, intent.n, "unsure", self.now
-            )
+        once = _ActOnce(self, name)
+        try:
+            result = await self.line.write(once, fn, *args, **kwargs)
+        except _Begun as begun:
+            await once.close(begun.intent, "unsure")
             return Unsure(name)
-        result = await self.line.call(fn, *args, **kwargs)
-        await self.doors.store.write(claims.intent_end, self.lease.claim, operation_id, intent.n, "done", self.now)
+        except TooLate:
+            if once.intent is not None:
+                await once.close(once.intent, "not-begun")
+            raise HeldBack(TOO_LATE_WHY) from None
+        if once.intent is not None:
+            await once.close(once.intent, "done")
         return result
 
     async def power_slot_wait_s(self) -> float:
@@ -292,3 +319,49 @@ class Machine:
         now = self.now
         at = await self.doors.store.write(rack_slots.take, self.node.site_id, rack, now)
         return max(0.0, (at - now) / SECOND)
+
+
+class _Begun(Exception):
+    """An earlier run opened this intent, and never closed it."""
+
+    def __init__(self, intent: Intent) -> None:
+        super().__init__(intent.name)
+        self.intent = intent
+
+
+@dataclass(slots=True)
+class _Act:
+    machine: Machine
+
+    async def ready(self) -> None:
+        await self.machine.ready_to_act()
+
+    def in_time(self) -> bool:
+        return self.machine.lease_lasts()
+
+
+@dataclass(slots=True)
+class _ActOnce:
+    """The intent is the last that is written before the call; the lease was made to last before it, and is looked at after it."""
+
+    machine: Machine
+    name: str
+    intent: Intent | None = None
+
+    async def ready(self) -> None:
+        m = self.machine
+        await m.ready_to_act()
+        digest = hashlib.sha256(self.name.encode()).hexdigest()
+        found = await m.doors.store.write(
+            claims.intent_begin, m.lease.claim, m.operation.operation_id, self.name, digest, m.now
+        )
+        if found.open:
+            raise _Begun(found)
+        self.intent = found
+
+    def in_time(self) -> bool:
+        return self.machine.lease_lasts()
+
+    async def close(self, intent: Intent, outcome: str) -> None:
+        m = self.machine
+        await m.doors.store.write(claims.intent_end, m.lease.claim, m.operation.operation_id, intent.n, outcome, m.now)
