@@ -13,6 +13,7 @@ import json
 from dataclasses import asdict
 
 from bcmetal.decisions import Done, Failed
+from bcmetal.placeholders import normal_serial, usable_serial
 from bcmetal.states import Disks
 from bcmetal.store import drives
 from bcmetal.store.values import (
@@ -24,7 +25,7 @@ from bcmetal.store.values import (
     SetSighting,
     StoreInventory,
 )
-from bcmetal.workflows.identity import changed_identity, identifiers_of, normal_serial, usable_serial
+from bcmetal.workflows.identity import changed_identity, identifiers_of
 from bcmetal.workflows.machine import Machine, Outcome
 from bcmetal_drivers.capabilities import Identifies, Inventories, Power, Trust, TrustKind, need
 from bcmetal_drivers.capabilities import Inventory as SeenInventory
