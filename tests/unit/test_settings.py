@@ -98,7 +98,7 @@ def test_all_faults_are_named_at_once_each_by_its_path(doc: dict[str, Any]) -> N
     ("place", "name", "value"),
     [
         (("daemon",), "backup", {"every_s": 900}),
-        (("pools", "gpu"), "attestors", ["token"]),
+        (("pools", "gpu"), "gates", {"before_boot": "https://switch.example/vlan"}),
         (("profiles", "commission", "standard"), "bom", "gpu8.toml"),
         (("credentials", "fleet"), "manifest", "labels.csv"),
     ],
@@ -262,3 +262,8 @@ def test_a_sealed_password_is_opened_by_the_vault(doc: dict[str, Any]) -> None:
         settings.credentials["fleet"].password_from(_Vault())
     settings.take_sealed({"shared": "row"})
     assert settings.credentials["fleet"].password_from(_Vault()).get_secret_value() == "credential/row/"
+
+
+def test_a_pool_that_waits_for_an_agent_runs_one(doc: dict[str, Any]) -> None:
+    doc["pools"]["gpu"] |= {"sign_of_life": "agent", "agent": "none"}
+    assert 'say agent = "bcd"' in faults(doc)["pools.gpu.sign_of_life"]

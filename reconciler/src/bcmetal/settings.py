@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import stat
 import tomllib
 from collections.abc import Collection, Mapping
@@ -21,7 +20,6 @@ from urllib.parse import urlsplit
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     PrivateAttr,
@@ -33,14 +31,33 @@ from pydantic import (
 from bcmetal.decisions import PoolMode, PoolPolicy
 from bcmetal.errors import Fault, InvalidInput, VaultError
 from bcmetal.settings_faults import faults_of, references
-
-GIB: Final = 2**30
-BMC_ERASE: Final = "bmc"  # the BMC's own erase of a drive; the other methods are the agent's
-ERASE_METHODS: Final = (BMC_ERASE, "nvme-crypto", "nvme-block", "ata-secure", "overwrite")
+from bcmetal.settings_words import (
+    GIB,
+    Attestor,
+    Erase,
+    IdentityName,
+    PoolId,
+    Sha256,
+    Sha512,
+    TenantId,
+    Word,
+    base_url,
+    cidr,
+    host,
+    host_or_cidr,
+    image_url,
+    listen,
+    place,
+    regular_expression,
+    secret_place,
+    server_name,
+    sign,
+    trust,
+)
 
 
 class Action(StrEnum):
-    """What a grant may allow: `compute:metal:<action>`, and the two groups beside it."""
+    """What a grant may allow: `compute:metal:<action>`, and the groups beside it. What concerns joining is granted on pools only."""
 
     READ = "read"
     ENROLL = "enroll"
@@ -53,6 +70,9 @@ class Action(StrEnum):
     CREDENTIALS = "credentials"
     AUDIT = "audit"
     FREEZE = "freeze"
+    JOIN_CREATE = "join-tokens:create"
+    JOIN_READ = "join-tokens:read"
+    JOIN_REVOKE = "join-tokens:revoke"
 
 
 class Role(StrEnum):
@@ -67,109 +87,6 @@ ROLES: Final[Mapping[Role, frozenset[Action]]] = {
     Role.OPERATOR: frozenset({A.READ, A.ENROLL, A.OPERATE, A.POWER, A.RESCUE}),
     Role.ADMIN: frozenset(Action),
 }
-
-
-def _listen(value: str) -> str:
-    host, colon, port = value.rpartition(":")
-    if not colon or not host or not port.isdecimal() or int(port) > 65535:
-        raise ValueError("must be HOST:PORT, such as [::]:8443 or 127.0.0.1:8443")
-    try:
-        ip_address(host.strip("[]"))
-    except ValueError:
-        raise ValueError("must be an IP address and a port, such as [::]:8443") from None
-    return value
-
-
-def _secret_place(value: str) -> str:
-    kind, _, rest = value.partition(":")
-    if kind not in ("file", "credential", "sealed") or not rest:
-        raise ValueError("must be file:PATH, credential:NAME or sealed:NAME; a secret itself never stands here")
-    return value
-
-
-def _place(value: str) -> str:
-    if value.startswith("sealed:"):
-        raise ValueError("must be file:PATH or credential:NAME: it is needed before anything can be unsealed")
-    return _secret_place(value)
-
-
-def _trust(value: str) -> str:
-    if value in ("verify", "pin-first", "off") or (value.startswith("ca:") and len(value) > 3):
-        return value
-    raise ValueError("must be verify, ca:FILE, pin-first or off")
-
-
-def _sign(value: str) -> str:
-    if value in ("bootProgress", "none"):
-        return value
-    if value == "agent" or value.startswith("tcp:"):
-        raise ValueError("this build has no agent and knows no address of the machine: use bootProgress or none")
-    raise ValueError("must be bootProgress or none")
-
-
-def _cidr(value: str) -> str:
-    try:
-        return str(ip_network(value))
-    except ValueError as error:
-        raise ValueError(f"is no network in CIDR form: {error}") from None
-
-
-_NAME: Final = re.compile(r"(\*\.)?([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
-
-
-def _host(value: str) -> str:
-    if not _NAME.fullmatch(value.lower()):
-        raise ValueError("must be a host name, or *.SUFFIX")
-    return value.lower()
-
-
-def _host_or_cidr(value: str) -> str:
-    try:
-        return str(ip_network(value))
-    except ValueError:
-        return _host(value)
-
-
-def _base_url(value: str) -> str:
-    parts = urlsplit(value)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/") or parts.query:
-        raise ValueError("must be http://HOST[:PORT] or https://HOST[:PORT]")
-    return value.rstrip("/")
-
-
-def _image_url(value: str) -> str:
-    parts = urlsplit(value)
-    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
-        raise ValueError("must be an http or https address without a user name")
-    return value
-
-
-def _pattern(value: str) -> str:
-    try:
-        re.compile(value)
-    except re.error as error:
-        raise ValueError(f"is no regular expression: {error}") from None
-    return value
-
-
-def _methods(value: object) -> object:
-    """`"none"`, or a list of methods of which the BMC's own is one."""
-    if value == "none":
-        return value
-    if not isinstance(value, list | tuple) or not value or not all(one in ERASE_METHODS for one in value):
-        raise ValueError(f'must be "none", or a list of {", ".join(ERASE_METHODS)}')
-    if BMC_ERASE not in value:
-        raise ValueError('this build erases through the BMC only: add "bmc" to the list, or say erase = "none"')
-    return tuple(value)
-
-
-Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
-PoolId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$")]
-TenantId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:-]{1,128}$")]
-IdentityName = Annotated[str, StringConstraints(pattern=r"^(key|cert):[^\s\x00-\x1f\x7f]{1,128}$")]
-Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$", to_lower=True)]
-Sha512 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{128}$", to_lower=True)]
-Erase = Annotated[tuple[str, ...] | str, BeforeValidator(_methods)]
 
 
 class _Table(BaseModel):
@@ -193,31 +110,37 @@ class Daemon(_Table):
     database: Annotated[str, StringConstraints(pattern=r"^(sqlite:///.|postgresql\+psycopg://).*")] = (
         "sqlite:////var/lib/bcmetal/db"
     )
-    api_listen: Annotated[str, AfterValidator(_listen)] = "[::]:8443"
-    media_listen: Annotated[str, AfterValidator(_listen)] = "[::]:8480"
+    api_listen: Annotated[str, AfterValidator(listen)] = "[::]:8443"
+    node_listen: Annotated[str, AfterValidator(listen)] = "[::]:8444"
+    agent_listen: Annotated[str, AfterValidator(listen)] = "[::]:8445"
+    media_listen: Annotated[str, AfterValidator(listen)] = "[::]:8480"
     tls_cert: Path | None = None
-    tls_key: Annotated[str, AfterValidator(_place)] | None = None
+    tls_key: Annotated[str, AfterValidator(place)] | None = None
     client_ca: Path | None = None
-    vault_key: Annotated[str, AfterValidator(_place)] = "credential:vault-key"
+    vault_key: Annotated[str, AfterValidator(place)] = "credential:vault-key"
     image_folder: Path = Path("/var/lib/bcmetal/images")
     image_limit_bytes: int = Field(32 * GIB, ge=1)
-    images_from: tuple[Annotated[str, AfterValidator(_host_or_cidr)], ...] = ()
+    images_from: tuple[Annotated[str, AfterValidator(host_or_cidr)], ...] = ()
     images_ca: Path | None = None
 
 
 class Site(_Named):
+    """`custom`: the site is a tenant's own, and whatever joins there is tenant-owned. `secrets`: what nodes of platform trust are given."""
+
     owner: TenantId
+    custom: bool = False
+    secrets: dict[Word, Annotated[str, AfterValidator(place)]] = {}
 
 
 class Network(_Named):
     """Where BMCs are: `cidrs` for addresses, `names` for host names. `plain_http`: Redfish without TLS may be spoken here."""
 
-    cidrs: tuple[Annotated[str, AfterValidator(_cidr)], ...] = ()
-    names: tuple[Annotated[str, AfterValidator(_host)], ...] = ()
-    media_url: Annotated[str, AfterValidator(_base_url)] | None = None
-    agent_url: Annotated[str, AfterValidator(_base_url)] | None = None
+    cidrs: tuple[Annotated[str, AfterValidator(cidr)], ...] = ()
+    names: tuple[Annotated[str, AfterValidator(host)], ...] = ()
+    media_url: Annotated[str, AfterValidator(base_url)] | None = None
+    agent_url: Annotated[str, AfterValidator(base_url)] | None = None
     dhcp: Literal["existing", "proxy", "static"] = "existing"
-    tls: Annotated[str, AfterValidator(_trust)] = "verify"
+    tls: Annotated[str, AfterValidator(trust)] = "verify"
     plain_http: bool = False
 
     def parsed(self) -> tuple[IPv4Network | IPv6Network, ...]:
@@ -234,7 +157,7 @@ class NamedCredential(_Named):
     """A user and a password that are sent to BMCs of the listed networks, and nowhere else."""
 
     username: Annotated[str, StringConstraints(min_length=1, max_length=64)]
-    password: Annotated[str, AfterValidator(_secret_place)]
+    password: Annotated[str, AfterValidator(secret_place)]
     networks: Annotated[tuple[Word, ...], Field(min_length=1)]
     _row: object | None = PrivateAttr(None)
 
@@ -249,7 +172,7 @@ class NamedCredential(_Named):
 
 
 class Image(_Named):
-    url: Annotated[str, AfterValidator(_image_url)]
+    url: Annotated[str, AfterValidator(image_url)]
     sha256: Sha256 | None = None
     sha512: Sha512 | None = None
     format: Literal["iso"]
@@ -261,7 +184,7 @@ class Expect(_Table):
     cpus: int | None = Field(None, ge=1)
     memory_gib: int | None = Field(None, ge=1)
     drives: int | None = Field(None, ge=0)
-    model: Annotated[str, AfterValidator(_pattern)] | None = None
+    model: Annotated[str, AfterValidator(regular_expression)] | None = None
 
 
 class _Erasing(_Named):
@@ -290,7 +213,17 @@ class Profiles(_Table):
     release: dict[Word, ReleaseProfile] = {}
 
 
+class Kubernetes(_Table):
+    """`platform_operated`: the platform runs the clusters of this pool, so that a join from one keeps platform trust. Believed only of a pool
+    that the platform owns."""
+
+    platform_operated: bool = False
+
+
 class Pool(_Named):
+    """`tokenless`: the attestors by which a machine may ask to join without a token. `ek_allow`: SHA-256 of the SubjectPublicKeyInfo of the
+    endorsement keys that the attestor tpm admits."""
+
     owner: TenantId
     site: Word
     commission: Word
@@ -301,7 +234,11 @@ class Pool(_Named):
     trust_bmc_erase: bool = False
     rescue_iso: Word | None = None
     hand_over: Word | None = None
-    sign_of_life: Annotated[str, AfterValidator(_sign)] = "none"
+    sign_of_life: Annotated[str, AfterValidator(sign)] = "none"
+    attestors: tuple[Attestor, ...] = ("token", "discovery", "tpm")
+    tokenless: tuple[Literal["discovery", "tpm"], ...] = ()
+    ek_allow: frozenset[Sha256] = frozenset()
+    kubernetes: Kubernetes = Kubernetes()
 
     def policy(self, settings: Settings) -> PoolPolicy:
         """What `decide` needs to know of this pool."""
@@ -316,6 +253,28 @@ class Pool(_Named):
             commission_erases=settings.profiles.commission[self.commission].erases,
             release_erases=settings.profiles.release[self.release].erases,
         )
+
+
+class Placeholders(_Table):
+    """Identifiers that many machines of this site share, beside those that the product knows."""
+
+    uuids: frozenset[str] = frozenset()
+    serials: frozenset[str] = frozenset()
+    macs: frozenset[str] = frozenset()
+
+
+class Joining(_Table):
+    """How nodes join. `names`: host names and addresses by which nodes call this daemon, beside those of `[networks]`. Times in seconds but
+    for `expired_grace_days`: for how long after its end a certificate can still be renewed."""
+
+    trust_domain: Annotated[str, AfterValidator(host)] = "bcmetal"
+    names: tuple[Annotated[str, AfterValidator(server_name)], ...] = ()
+    certificate_s: int = Field(86_400, ge=60, le=30 * 86_400)
+    expired_grace_days: int = Field(30, ge=0, le=366)
+    pending_s: int = Field(86_400, ge=60, le=30 * 86_400)
+    approved_s: int = Field(3600, ge=60, le=30 * 86_400)
+    ek_vendors: Path | None = None
+    placeholders: Placeholders = Placeholders()
 
 
 class IdentityEntry(_Table):
@@ -338,6 +297,7 @@ class Grant(_Table):
 
 class Settings(_Table):
     daemon: Daemon = Daemon()
+    joining: Joining = Joining()
     sites: Annotated[dict[Word, Site], Field(min_length=1)]
     networks: dict[Word, Network] = {}
     credentials: dict[Word, NamedCredential] = {}

@@ -17,12 +17,11 @@ Doc = Mapping[str, Any]
 # Settings of the design that this build does not have yet.
 LATER: Final = frozenset(
     {
-        *("node_listen", "agent_listen", "metrics_listen", "backup"),
-        *("custom", "after_outage"),
+        *("metrics_listen", "backup"),
+        "after_outage",
         *("manifest", "on_enroll"),
         *("firmware", "bom", "tests", "hold_on_failure_s"),
-        *("attestors", "tokenless", "ek_allow", "kubernetes", "gates"),
-        *("oidc", "notify"),
+        *("gates", "oidc", "notify"),
     }
 )
 
@@ -143,6 +142,8 @@ def _of_pools(doc: Doc) -> Iterator[Fault]:
                 yield Fault(
                     f"pools.{name}.{field}", f"there is no [{'.'.join(place)}.{value}]: add it, or name another"
                 )
+        if pool.get("sign_of_life") == "agent" and pool.get("agent", "none") == "none":
+            yield Fault(f"pools.{name}.sign_of_life", 'is agent, and the pool\'s machines run none: say agent = "bcd"')
 
 
 def _of_credentials(doc: Doc) -> Iterator[Fault]:

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Final
 
 from bcmetal.errors import NotFound, PermissionDenied
 from bcmetal.settings import Action, Pool, Settings, Site
+
+
+OF_THE_POOL_ALONE: Final = frozenset({Action.JOIN_CREATE, Action.JOIN_READ, Action.JOIN_REVOKE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +31,17 @@ def actions_on_site(settings: Settings, who: Identity, site_id: str) -> frozense
 
 
 def actions_on_pool(settings: Settings, who: Identity, pool: Pool) -> frozenset[Action]:
-    return _granted(settings, who, {f"site/{pool.site}", f"compute-pool/{pool.name}"})
+    """A grant on the site reaches the metal of its pools, not who joins them: that is the pool's own."""
+    on_the_pool = _granted(settings, who, {f"compute-pool/{pool.name}"})
+    return on_the_pool | (_granted(settings, who, {f"site/{pool.site}"}) - OF_THE_POOL_ALONE)
+
+
+def owned_pool(settings: Settings, who: Identity, tenant_id: str, pool_id: str) -> Pool:
+    """The pool, for what only an identity of the tenant that owns it may do. Raises NotFound."""
+    pool = settings.pool(pool_id)
+    if pool is None or pool.owner != tenant_id or who.tenant_id != tenant_id:
+        raise NotFound
+    return pool
 
 
 def _granted(settings: Settings, who: Identity, places: Collection[str]) -> frozenset[Action]:

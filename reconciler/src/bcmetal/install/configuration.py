@@ -104,4 +104,9 @@ sign_of_life = "none"
 to = "key:admin"
 role = "admin"                         # reader, operator, admin, or single actions
 on = {quoted(f"site/{answers.site}")}
+
+[[grants]]                             # who joins machines is granted on the pool itself, never by its site
+to = "key:admin"
+actions = ["join-tokens:create", "join-tokens:read", "join-tokens:revoke"]
+on = {quoted(f"compute-pool/{answers.pool}")}
 """
