@@ -16,7 +16,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import uvicorn
 from pydantic import SecretStr
@@ -26,7 +26,7 @@ from bcmetal.boot.media import media_app, media_config
 from bcmetal.boot.policy import fetch_policy
 from bcmetal.boot.shelf import Shelf
 from bcmetal.clock import system_entropy
-from bcmetal.decisions import SECOND, Micros, Move, Params, Refusal, decide
+from bcmetal.decisions import SECOND, Micros, Move, Params, Refusal, Run, decide
 from bcmetal.engine import Engine
 from bcmetal.line import Lines
 from bcmetal.settings import Settings, load
@@ -34,12 +34,25 @@ from bcmetal.states import SideVerb, State, Verb
 from bcmetal.store import claims, conditions, nodes, operations, sealed, tables, views
 from bcmetal.store.engine import OpenStore, open_store
 from bcmetal.store.ids import new_id
-from bcmetal.store.values import NewAudit, NewBmc, NewNode, NewOperation, NodeRow, OperationRow, Sealed, Store, Work
+from bcmetal.store.values import (
+    Claim,
+    NewAudit,
+    NewBmc,
+    NewNode,
+    NewOperation,
+    NodeRow,
+    OperationRow,
+    Sealed,
+    Store,
+    Work,
+)
 from bcmetal.vault import Vault, bmc_binding, load_key, new_key
 from bcmetal.workflows import workflow_of
 from bcmetal.workflows.machine import Doors
 from bcmetal_drivers.emulated.rack import EmulatedBmc, Rack
 
+P = ParamSpec("P")
+T = TypeVar("T")
 TENANT = "tenant-a"
 POOL = "pool-a"
 SETTLED_WITHIN_S = 60.0
@@ -145,6 +158,31 @@ sign_of_life = "none"
 """
 
 
+Past = Callable[[str, str], bool]  # whether an operation is to stop before this step
+
+
+class StepByStep:
+    """A store that gives a node back once an operation of it has come to a step: the engine finds its claim gone there."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.stops: Past | None = None
+
+    async def read(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._store.read(fn, *args, **kwargs)
+
+    async def write(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        done = await self._store.write(fn, *args, **kwargs)
+        if self.stops is not None and fn is claims.save:
+            claim, _, settled = args[:3]
+            if isinstance(claim, Claim) and isinstance(settled, Run) and self.stops(settled.operation_id, settled.step):
+                await self._store.write(claims.release, claim)
+        return done
+
+    async def close(self) -> None:
+        await self._store.close()
+
+
 @dataclass(slots=True)
 class Site:
     """`engine` may be thrown away and made anew (`restart`), as a crash would."""
@@ -158,6 +196,7 @@ class Site:
     shelf: Shelf
     lines: Lines = field(init=False)
     engine: Engine = field(init=False)
+    steps: StepByStep = field(init=False)
     abandoned: list[Lines] = field(default_factory=list)
     engines_store: Store | None = None  # a wrapper that can die; None: the store itself
 
@@ -165,7 +204,7 @@ class Site:
         self._wire()
 
     def _wire(self) -> None:
-        store = self.engines_store or self.store
+        store = self.steps = StepByStep(self.engines_store or self.store)
         doors = Doors(store, self.clock, system_entropy, lambda: self.settings, self.shelf)
         self.lines = Lines(store, self.clock, self.vault, lambda: self.settings)
         self.engine = Engine(doors, self.lines, "test-daemon")
@@ -329,6 +368,19 @@ class Site:
         self.clock.skip_to(due)
         await asyncio.sleep(0.001)
         return True
+
+    async def up_to(self, operation_id: str, past: Past) -> OperationRow:
+        """Run the engine until the operation ended, or waits at a step that `past` names; as it is then."""
+        self.steps.stops = lambda operation, step: operation == operation_id and past(operation, step)
+        try:
+            for _ in range(2000):
+                await self.advance()
+                operation = await self.operation(operation_id)
+                if operation.ended_at is not None or past(operation_id, operation.step or ""):
+                    return operation
+            raise AssertionError(f"{operation.step} does not end: it waits for {operation.waiting_for}")
+        finally:
+            self.steps.stops = None
 
     async def settle(self) -> None:
         """Run the engine until nothing is due any more."""

@@ -174,16 +174,7 @@ def test_a_repeated_step_has_no_further_effect(chapter: Chapter, tmp_path: Path)
 
 async def one_step(site: Site, operation_id: str, step: str) -> None:
     """Run the engine until this operation is past the step."""
-    site.engine.stop_after = lambda operation, settled: operation == operation_id and settled != step
-    try:
-        for _ in range(2000):
-            await site.advance()
-            operation = await site.operation(operation_id)
-            if operation.ended_at is not None or operation.step != step:
-                return
-        raise AssertionError(f"step {step} does not end: it waits for {operation.waiting_for}")
-    finally:
-        site.engine.stop_after = None
+    await site.up_to(operation_id, lambda operation, settled: settled != step)
 
 
 def _person_powers_on(bmc: EmulatedBmc) -> None:

@@ -36,9 +36,9 @@ def test_operations_that_are_held_take_no_place_under_their_verbs_cap(on_a_site:
         *held, healthy = await rescued_up_to_the_cap(site, cap + 1)
         for node_id in held:
             await site.start(node_id, Verb.RESCUE)
-        site.engine.stop_after = lambda operation, step: True
+        site.steps.stops = lambda operation, step: True
         await site.advance()
-        site.engine.stop_after = None
+        site.steps.stops = None
         for node_id in held:
             await site.set_node(node_id, maintenance=True)
         await site.start(healthy, Verb.RESCUE)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -83,7 +83,6 @@ class Engine:
         self.lines = lines
         self.owner = owner
         self.at_once = at_once
-        self.stop_after: Callable[[str, str], bool] | None = None  # (operation, its next step): release the node there
         self._leases: dict[str, HeldLease] = {}
         self._wake = asyncio.Event()
         self._stopping = False
@@ -185,14 +184,7 @@ class Engine:
                     await self.doors.store.write(claims.release, lease.claim)
                     return
                 if operation.kind == "workflow":
-                    settled = await self._step(lease, work, operation)
-                    if (
-                        isinstance(settled, Run)
-                        and self.stop_after
-                        and self.stop_after(settled.operation_id, settled.step)
-                    ):
-                        await self.doors.store.write(claims.release, lease.claim)
-                        return
+                    await self._step(lease, work, operation)
                 else:
                     await self._side(lease, work, operation)
         except Stale:
@@ -246,7 +238,7 @@ class Engine:
         line = self.lines.to(work, pool, operation.operation_id)
         return Machine(self.doors, work, operation, pool, lease, line, line.secrets)
 
-    async def _step(self, lease: HeldLease, work: Work, operation: OperationRow) -> Run | Ended:
+    async def _step(self, lease: HeldLease, work: Work, operation: OperationRow) -> None:
         workflow = workflow_of(Verb(operation.verb))
         run = _run_of(work, operation, workflow)
         started = self.doors.clock.now()
@@ -276,7 +268,6 @@ class Engine:
             settled = settle(run, Failed(code, str(conflict)), now)
             step_run = StepRun(run.step, run.attempt + 1, "failed", str(conflict), started, now)
             await self._save(lease, work, operation, run, settled, step_run, [], now)
-        return settled
 
     async def _save(
         self,
@@ -339,15 +330,15 @@ class Engine:
                 facts = [*machine.facts, *reach_facts(work, machine.line, now)]
             if isinstance(outcome, Again | Trouble) and used_s > SIDE_BUDGET_S:
                 outcome = Failed("deadline", f"the {SIDE_BUDGET_S // 60} minutes are used up; it waited: {outcome.why}")
-        error = wake_at = None
+        error = wake_at = waiting_for = None
         match outcome:
             case Done():
                 status = "done"
             case Failed(code, why):
                 status, error = "failed", {"code": code, "message": why, "step": operation.verb, "at": now}
-            case Again(why=why):
+            case Again(why=waiting_for):
                 status, wake_at = "queued", Micros(now + int(outcome.after_s * SECOND))
-            case Trouble():
+            case Trouble(why=waiting_for):
                 status, wake_at = "queued", Micros(now + int(max(5.0, outcome.retry_after_s or 0.0) * SECOND))
                 error = {"code": outcome.code, "message": outcome.why, "step": operation.verb, "at": now}
             case Back(why=why):
@@ -357,7 +348,15 @@ class Engine:
             facts.append(MoveSealed(bmc.bmc_id, accept=False))  # what was never proven is not kept as pending
         try:
             lease.claim = await self.doors.store.write(
-                claims.save_side, lease.claim, operation.operation_id, status, error, facts, now, wake_at
+                claims.save_side,
+                lease.claim,
+                operation.operation_id,
+                status,
+                error,
+                facts,
+                now,
+                wake_at,
+                waiting_for=waiting_for,
             )
         except (IdentityHeld, BmcInUse) as conflict:
             error = {"code": "identity-conflict", "message": str(conflict), "step": operation.verb, "at": now}
