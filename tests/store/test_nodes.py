@@ -301,14 +301,6 @@ def test_a_drive_remembers_whose_data_it_may_hold_in_its_next_machine(db: Db) ->
     assert not node_of(db, two).facts.held_by_another_tenant
 
 
-def test_a_wwn_that_two_nodes_report_is_shared_storage(db: Db) -> None:
-    one, two = a_node(db), a_node(db)
-    know(db, one, SetDrives((DriveSeen("S1", "M", "w1", 10),)))
-    know(db, two, SetDrives((DriveSeen("S2", "M", "w1", 10), DriveSeen("S3", "M", "w2", 10))))
-    assert [row.shared for row in db.read(drives.of_node, two)] == [True, False]
-    assert [row.shared for row in db.read(drives.of_node, one)] == [True]  # also for the one that was looked at first
-
-
 def test_an_inventory_is_kept_when_it_differs(db: Db) -> None:
     node_id = a_node(db)
     doc = {"cpus": [{"model": "X"}], "memory_bytes": 64, "drives": [{"capacity_bytes": 5}], "identity": {"model": "R1"}}

@@ -181,6 +181,7 @@ LAST_ERRORS: Final = _kinds(
     ("media-not-fetched",         "the BMC inserted the medium but never fetched it",           False, "Check that the BMC reaches `media_url` of its network, then `bcmetal retry NODE`."),
     ("no-sign-of-life",           "the machine started and never gave its sign of life",        False, "Look at the machine's console; see `sign_of_life` of the pool."),
     ("erase-unsupported",         "no allowed method can erase this drive",                     False, "Use a profile with `erase: none`, or sign a waiver: `bcmetal retire NODE --waive-erase REASON`."),
+    ("erase-shared-drive",        "a drive that another node sees too is never erased",         False, "Disconnect shared storage; if the drive was moved here, `bcmetal refresh` the node that it came from, then `bcmetal retry NODE`."),
     ("erase-failed",              "an erase ended without success",                             False, "Replace the drive, or sign a waiver, then `bcmetal retry NODE`."),
     ("erase-not-verified",        "an erase is claimed and the drive does not show it",         False, "Treat the drive as holding data: retry, replace it, or sign a waiver."),
     ("erase-drive-missing",       "a drive that may hold data is not there",                    False, "Put it back, or sign a waiver for its serial, then `bcmetal retry NODE`."),

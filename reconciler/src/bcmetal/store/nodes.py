@@ -400,8 +400,9 @@ def recompute_attention(c: Connection, now: Micros) -> tuple[str, ...]:
 
 
 def retired(c: Connection, node_id: str) -> None:
-    """A retired node holds neither its identities nor its BMC's address against anybody."""
+    """A retired node holds neither its identities, its drives nor its BMC's address against anybody."""
     identifiers.free(c, node_id)
+    drives.stop_reporting(c, node_id)
     bmc_id = bmcs.of_node(c, node_id)
     if bmc_id is not None:
         bmcs.free(c, bmc_id)

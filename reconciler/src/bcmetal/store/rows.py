@@ -4,27 +4,30 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, bindparam, exists, select
+from sqlalchemy import Connection, Row, and_, bindparam, exists, or_, select
 
 from bcmetal.decisions import Micros, NodeFacts
 from bcmetal.states import FAILED, Disks, State, System, Verb
 from bcmetal.store import bmcs, identifiers, jsontext
 from bcmetal.store.tables import bmcs as bmcs_table
-from bcmetal.store.tables import drives, nodes
+from bcmetal.store.tables import drive_reports, drives, nodes
 from bcmetal.store.values import NodeRow, OperationRow
 
 # `serial_of` and this feed the facts; both are also kept beside the stored view.
-held_by_other: Final = (
+_anothers: Final = and_(
+    drives.c.may_hold_data, drives.c.holder_tenant.is_not(None), drives.c.holder_tenant != nodes.c.tenant_id
+)
+held_by_other: Final = or_(
+    exists().where(drives.c.node_id == nodes.c.node_id, _anothers).correlate(nodes),
     exists()
     .where(
-        drives.c.node_id == nodes.c.node_id,
-        drives.c.may_hold_data,
-        drives.c.holder_tenant.is_not(None),
-        drives.c.holder_tenant != nodes.c.tenant_id,
+        drive_reports.c.node_id == nodes.c.node_id,
+        drive_reports.c.model_norm == drives.c.model_norm,
+        drive_reports.c.serial_norm == drives.c.serial_norm,
+        _anothers,
     )
-    .correlate(nodes)
-    .label("held_by_other")
-)
+    .correlate(nodes),
+).label("held_by_other")
 NODE: Final = (
     select(nodes, held_by_other, *bmcs.prefixed())
     .select_from(nodes.outerjoin(bmcs_table, nodes.c.bmc_id == bmcs_table.c.bmc_id))

@@ -35,6 +35,15 @@ from bcmetal.store.columns import (
 meta = Table("meta", metadata, key("name"), words("value"))
 counters = Table("counters", metadata, key("name"), count("value"))
 leases = Table("leases", metadata, key("name"), ident("owner"), count("epoch"), moment("until_at"))
+daemons = Table(
+    "daemons",
+    metadata,
+    key("daemon_id"),
+    count("code"),
+    words("config_digest"),
+    moment("started_at"),
+    moment("heartbeat_at"),
+)
 
 bmcs = Table(
     "bmcs",
@@ -323,6 +332,13 @@ drives = Table(
 )
 Index("drives_node", drives.c.node_id)
 Index("drives_wwn", drives.c.wwn)
+
+# Which node sees which drive now. More than one live node: the drive is shared, and never written.
+drive_reports = Table(
+    "drive_reports", metadata, key("node_id"), key("model_norm"), key("serial_norm"), maybe_words("wwn_norm")
+)
+Index("drive_reports_drive", drive_reports.c.model_norm, drive_reports.c.serial_norm)
+Index("drive_reports_wwn", drive_reports.c.wwn_norm)
 
 erasure_records = Table(
     "erasure_records",

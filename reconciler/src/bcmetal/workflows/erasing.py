@@ -5,10 +5,13 @@ A BMC's word is taken only where the pool says so (`trust_bmc_erase`); what its 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict
+
 from bcmetal.decisions import Again, Done, Failed, Micros
 from bcmetal.states import Disks
 from bcmetal.store import drives
-from bcmetal.store.values import AddErasureRecord, MarkDrives, SetNode
+from bcmetal.store.values import AddErasureRecord, DriveSeen, MarkDrives, SetNode
 from bcmetal.workflows.machine import Machine, Outcome, Unsure
 from bcmetal_drivers.capabilities import Drive, DriveErase, Job, JobState, need, offers
 from bcmetal_drivers.errors import Unsupported
@@ -64,10 +67,11 @@ async def plan_the_erase(m: Machine) -> Outcome:
     missing = sorted(s for s, row in known.items() if row.may_hold_data and s not in shown and s not in passed)
     if missing:
         return Failed("erase-drive-missing", f"drives that may hold data are not there: {', '.join(missing)}")
-    shared = sorted(s for s, row in known.items() if row.shared)
-    if shared:
-        return Failed("erase-unsupported", f"drives that two nodes see are never erased: {', '.join(shared)}")
     plan = sorted(serial for serial in shown if serial not in passed)
+    named = [DriveSeen(serial, shown[serial].model, shown[serial].wwn, None) for serial in plan]
+    shared = await _shared(m, named)
+    if shared is not None:
+        return shared
     unable = sorted(serial for serial in plan if not shown[serial].erasable)
     if unable:
         return Failed("erase-unsupported", f"the BMC offers no erase of: {', '.join(unable)}")
@@ -75,8 +79,19 @@ async def plan_the_erase(m: Machine) -> Outcome:
         return Failed("erase-unsupported", "the BMC shows no drive: an erase of nothing is no erase")
     largest = max((shown[serial].capacity_bytes or 0 for serial in plan), default=0)
     estimate_s = int(largest / ERASED_BYTES_PER_S)  # the BMC erases them side by side
-    m.remember(erases=True, plan=plan, jobs={}, erase_began_at=m.now, erase_estimate_s=estimate_s)
+    names = {one.serial: asdict(one) for one in named}
+    m.remember(erases=True, plan=plan, names=names, jobs={}, erase_began_at=m.now, erase_estimate_s=estimate_s)
     return Done()
+
+
+async def _shared(m: Machine, wanted: Sequence[DriveSeen]) -> Failed | None:
+    """What another node sees too is shared storage, or was moved and not looked for since: nobody erases it."""
+    found = await m.doors.store.read(drives.seen_elsewhere, m.node.node_id, wanted)
+    if not found:
+        return None
+    return Failed(
+        "erase-shared-drive", f"drives that another node sees too are never erased: {', '.join(sorted(found))}"
+    )
 
 
 async def mark_the_disks(m: Machine) -> Outcome:
@@ -117,6 +132,11 @@ async def erase_the_drives(m: Machine) -> Outcome:
 
 
 async def _start(m: Machine, serial: str, jobs: dict[str, str]) -> Outcome:
+    shared = await _shared(
+        m, [DriveSeen(**m.memo["names"][serial])]
+    )  # another node may have been inspected since the plan
+    if shared is not None:
+        return shared
     began: Job | Unsure = await m.act_once(f"erase {serial}", need(m.bmc, DriveErase).erase, serial)
     if isinstance(began, Unsure):  # an empty drive does not prove an erase: it may have been empty before
         return Again(f"it is not known whether the erase of {serial} began; it is started once more", 0.0)
