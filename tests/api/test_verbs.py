@@ -217,6 +217,8 @@ def test_a_side_operation_is_queued_and_is_the_answers_operation(site: Site) -> 
     assert (view["operation"]["verb"], view["operation"]["status"]) == ("setPower", "queued")
     assert view["generation"] == generation
     assert site.operations(node_id)[0]["input"] == {"action": "softOff"}
+    [listed] = site.metal("list").doc["nodes"]
+    assert [(one["verb"], one["status"]) for one in listed["sideOperations"]] == [("setPower", "queued")]
 
 
 def test_new_credentials_are_a_candidate_until_they_are_proven(site: Site) -> None:

@@ -282,6 +282,9 @@ def test_new_credentials_are_proven_before_they_count(run: Run, site: Site, node
         stdin=secrets.token_urlsafe(12) + "\n",
     )
     assert wrong.code == 1
+    said = run("why", node).out
+    assert "setBmcCredentials failed" in said
+    assert f"bcmetal node credentials {node}" in said
     assert run("refresh", node, "--wait", "--timeout", "60s").code == 0, "the old ones are kept"
 
 
@@ -291,9 +294,11 @@ def test_a_freeze_holds_and_is_lifted(run: Run, node: str) -> None:
     held = run("commission", node, "--wait", "--timeout", "2s")
     assert held.code == 1
     assert "timeout" in held.err
+    assert run("abort", node, "--wait", "--timeout", "60s").code in (0, 1)
+    assert run("power", "on", node, "--wait", "--timeout", "2s").code == 1
+    assert "setPower waits: frozen: incident 12" in run("why", node).out
     assert run("freeze", "lift", "pool/demo").code == 0
     assert run("freeze", "list").out == ""
-    assert run("abort", node, "--wait", "--timeout", "60s").code in (0, 1)
 
 
 def test_an_ipmi_machine_is_refused_a_deploy_in_words(run: Run, site: Site) -> None:

@@ -218,5 +218,17 @@ def save(
     return db.write(claims.save, held, operation_id, run, None, facts, now)
 
 
+def facts_of(db: Db, node_id: str) -> Any:
+    row = db.read(nodes.get, node_id)
+    assert row is not None
+    return row
+
+
+def operation_of(db: Db, operation_id: str) -> Any:
+    row = db.read(operations.get, operation_id)
+    assert row is not None
+    return row
+
+
 def know(db: Db, node_id: str, *facts: Fact, now: Micros = NOW) -> None:
     db.write(nodes.apply, node_id, facts, now)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from bcmetal.decisions import SECOND, EndStatus, LastError, Micros
 from bcmetal.errors import Stale
-from bcmetal.states import SideVerb, State, Verb
+from bcmetal.states import State, Verb
 from bcmetal.store import claims, freezes, nodes, operations, sealed, views
 from bcmetal.store.values import (
     Claim,
@@ -38,9 +37,11 @@ from store.samples import (
     an_operation,
     claim,
     everything,
+    facts_of,
     fresh,
     know,
     later,
+    operation_of,
     queue,
     save,
     start,
@@ -48,21 +49,9 @@ from store.samples import (
 )
 
 
-def facts_of(db: Db, node_id: str) -> Any:
-    node = db.read(nodes.get, node_id)
-    assert node is not None
-    return node
-
-
 def state_of(db: Db, node_id: str) -> State:
     state: State = facts_of(db, node_id).facts.state
     return state
-
-
-def operation_of(db: Db, operation_id: str) -> Any:
-    found = db.read(operations.get, operation_id)
-    assert found is not None
-    return found
 
 
 # ---------------------------------------------------------------- claiming
@@ -464,61 +453,6 @@ def test_a_wait_is_cut_short_for_a_side_operation_queued_meanwhile(db: Db) -> No
     db.write(claims.release, held)
     assert claim(db, now=later(599)) == []
     assert len(claim(db, now=later(600))) == 1
-
-
-# ---------------------------------------------------------------- side operations
-
-
-def test_a_side_operation_changes_no_state_and_ends(db: Db) -> None:
-    node_id = a_node(db)
-    side = queue(db, node_id, SideVerb.SET_POWER)
-    assert facts_of(db, node_id).generation == 1
-    [held] = claim(db)
-    db.write(claims.save_side, held, side, "done", None, [SetNode({"desired_power": "on"})], later(1))
-    node = facts_of(db, node_id)
-    assert (node.facts.state, node.generation, node.desired_power) == (State.ENROLLED, 1, "on")
-    assert operation_of(db, side).status == "done"
-    db.write(claims.release, held)
-    assert claim(db) == []
-
-
-def test_a_side_operation_may_wait_and_its_secret_goes_when_it_ends(db: Db) -> None:
-    node_id = a_node(db)
-    op = an_operation(SideVerb.SET_BMC_CREDENTIALS)
-    secret = a_sealed("operation", op.operation_id)
-    db.write(operations.queue_side, node_id, replace(op, sealed=(secret,)), an_audit(node_id), [], NOW)
-    [held] = claim(db)
-    error = {"code": "bmc-busy", "message": "busy", "step": "x", "at": NOW}
-    db.write(claims.save_side, held, op.operation_id, "queued", error, [], NOW, later(30))
-    waiting = db.read(claims.load, held, later(1))
-    assert waiting is not None
-    assert waiting.side == ()
-    db.write(claims.release, held)
-    assert claim(db, now=later(29)) == []
-    [held] = claim(db, now=later(30))
-    assert db.read(sealed.get, "operation", op.operation_id) == (secret,)
-    db.write(claims.save_side, held, op.operation_id, "failed", error, [], later(31))
-    assert db.read(sealed.get, "operation", op.operation_id) == ()
-    found = operation_of(db, op.operation_id)
-    assert (found.status, found.error, found.ended_at) == ("failed", error, later(31))
-
-
-def test_a_side_operation_that_ended_is_not_saved_again(db: Db) -> None:
-    node_id = a_node(db)
-    side = queue(db, node_id)
-    [held] = claim(db)
-    db.write(claims.save_side, held, side, "done", None, [], NOW)
-    with pytest.raises(Stale):
-        db.write(claims.save_side, held, side, "failed", None, [SetNode({"desired_power": "on"})], NOW)
-    assert facts_of(db, node_id).desired_power is None
-
-
-def test_side_operations_that_wait_make_a_node_due_when_its_workflow_ends(db: Db) -> None:
-    node_id, operation_id, held = under_way(db)
-    queue(db, node_id, now=later(1))
-    save(db, held, operation_id, an_end(node_id, operation_id), now=later(2))
-    db.write(claims.release, held)
-    assert [one.node_id for one in claim(db, now=later(2))] == [node_id]
 
 
 # ---------------------------------------------------------------- touch and intents

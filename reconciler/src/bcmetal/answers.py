@@ -42,6 +42,20 @@ class LastErrorView(Answer):
     hint: str
 
 
+class SideOperationView(Answer):
+    """Queued, or the last of its verb that failed and was not followed by one that succeeded."""
+
+    id: str
+    verb: str
+    status: str
+    by: str
+    waiting_for: str | None
+    since: str | None
+    next_try_at: str | None
+    ended_at: str | None
+    error: LastErrorView | None
+
+
 class NodeView(Answer):
     """A node's metal view. It never holds a secret."""
 
@@ -67,6 +81,7 @@ class NodeView(Answer):
     maintenance: dict[str, Any]
     protected: dict[str, Any]
     operation: OperationView | None
+    side_operations: list[SideOperationView]
     last_error: LastErrorView | None
     agent: dict[str, Any]
     created_at: str

@@ -330,7 +330,8 @@ class Engine:
                 facts = [*machine.facts, *reach_facts(work, machine.line, now)]
             if isinstance(outcome, Again | Trouble) and used_s > SIDE_BUDGET_S:
                 outcome = Failed("deadline", f"the {SIDE_BUDGET_S // 60} minutes are used up; it waited: {outcome.why}")
-        error = wake_at = waiting_for = None
+        error = wake_at = None
+        waiting_for: str | None = None
         match outcome:
             case Done():
                 status = "done"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import click
@@ -90,12 +90,28 @@ def _why(view: dict[str, Any]) -> None:
         ],
         indent="  ",
     )
+    for line in _side_lines(view):
+        click.echo(clean(f"  side       {line}"))
     for condition in _conditions(view):
         message = f"{condition.get('type')} {condition.get('status')}: {condition.get('message')}"
         click.echo(clean(f"  condition  {message} ({ago(condition.get('since'))})"))
     allowed = view.get("allowedVerbs") or []
     click.echo(clean(f"  allowed    {', '.join(verb_words(allowed)) or 'nothing'}"))
     click.echo(f"  next       {_next_command(view)}")
+
+
+def _side_lines(view: dict[str, Any]) -> Iterator[str]:
+    """Side operations that wait, and those that failed: what each waits for or ended with, and what helps."""
+    for one in view.get("sideOperations") or []:
+        error = one.get("error") or {}
+        if one.get("status") == "queued":
+            ahead = _ahead(one.get("nextTryAt"))
+            then = f", next try {ahead}" if one.get("waitingFor") and ahead else ""
+            yield f"{one.get('verb')} waits: {one.get('waitingFor') or 'its turn'} (asked {ago(one.get('since'))}{then})"
+        else:
+            yield f"{one.get('verb')} failed {ago(one.get('endedAt'))}: {error.get('code')}: {error.get('message')}"
+            if error.get("hint"):
+                yield f"  {error['hint']}"
 
 
 def _reason_of(flag: object) -> str:

@@ -145,6 +145,7 @@ _SIDE: Final = (
     .values(
         status=bindparam("a_status"),
         error=bindparam("a_error"),
+        waiting_for=bindparam("a_waiting_for"),
         wake_at=bindparam("a_wake_at"),
         ended_at=bindparam("a_ended_at"),
         started_at=func.coalesce(o.started_at, bindparam("a_now")),
@@ -382,9 +383,13 @@ def save_side(
     now: Micros,
     wake_at: Micros | None = None,
     *,
+    waiting_for: str | None = None,
     events: Sequence[NewEvent] = (),
 ) -> Claim:
-    """A side operation ended (`done`, `failed`, `aborted`), or is queued again until `wake_at`. Raises Stale, IdentityHeld, BmcInUse."""
+    """A side operation ended (`done`, `failed`, `aborted`), or is queued again until `wake_at`: `waiting_for` says to what end.
+
+    Raises Stale, IdentityHeld, BmcInUse.
+    """
     if not c.execute(_HOLD, {**_guard(claim), "a_now": now}).rowcount:
         raise Stale
     queued = status == "queued"
@@ -395,6 +400,7 @@ def save_side(
             "a_node_id": claim.node_id,
             "a_status": status,
             "a_error": jsontext.dump_or_none(dict(error) if error is not None else None),
+            "a_waiting_for": waiting_for if queued else None,
             "a_wake_at": (wake_at if wake_at is not None else now) if queued else None,
             "a_ended_at": None if queued else now,
             "a_now": now,

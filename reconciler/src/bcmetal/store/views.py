@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, bindparam, exists, select, text, update
+from sqlalchemy import Connection, Row, bindparam, select, update
 
 from bcmetal.decisions import SECOND, Micros, NodeFacts
 from bcmetal.errors import hint_for
 from bcmetal.states import SideVerb
-from bcmetal.store import conditions, identifiers, jsontext, rows
+from bcmetal.store import conditions, identifiers, jsontext, rows, side_operations
 from bcmetal.store.tables import bmcs, node_views, nodes, operations, sealed, sightings
 from bcmetal.store.upsert import insert
 from bcmetal.store.values import Identifier, Json
@@ -27,13 +27,6 @@ _PUT: Final = _put.on_conflict_do_update(
     set_={name: _put.excluded[name] for name in ("doc", "serial", "held_by_other")},
 )
 _OPERATION: Final = select(operations).where(operations.c.operation_id == bindparam("operation_id"))
-_PROVING: Final = select(
-    exists().where(
-        operations.c.node_id == bindparam("node_id"),
-        operations.c.verb == SideVerb.UPDATE.value,
-        operations.c.status == text("'queued'"),  # a literal, as the partial index has it
-    )
-)
 _SLOTS: Final = select(sealed.c.slot).where(sealed.c.owner_kind == "bmc", sealed.c.owner_id == bindparam("bmc_id"))
 _ATTENTION: Final = (
     update(nodes).where(nodes.c.node_id == bindparam("a_node_id")).values(needs_attention=bindparam("a_needs"))
@@ -152,6 +145,7 @@ def rewrite(c: Connection, node_id: str, now: Micros) -> None:
         c.execute(_ATTENTION, {"a_node_id": node_id, "a_needs": attention})
     named = identifiers.of_node(c, node_id)
     operation = _operation(c, row)
+    queued = side_operations.queued(c, node_id)
     doc = {
         "nodeId": row.node_id,
         "name": row.name,
@@ -160,7 +154,7 @@ def rewrite(c: Connection, node_id: str, now: Micros) -> None:
         "siteId": row.site_id,
         "state": row.state,
         "generation": row.generation,
-        "bmc": _bmc(c, row),
+        "bmc": _bmc(c, row, proving=any(one.verb == SideVerb.UPDATE.value for one in queued)),
         "identity": _identity(named),
         "hardware": jsontext.load_or_none(row.hardware),
         "disks": row.disks,
@@ -197,6 +191,7 @@ def rewrite(c: Connection, node_id: str, now: Micros) -> None:
         },
         "fenced": row.fenced_reason,
         "operation": operation,
+        "sideOperations": [_side(row, one) for one in (*queued, *side_operations.failed(c, node_id))],
         # what troubles the operation under way; else what the last one ended with
         "lastError": (operation and operation["error"]) or last_error(jsontext.load_or_none(row.last_error), row.name),
         "agent": {"joined": False, "certificateExpiresAt": None, "lastSeenAt": None, "trust": None},
@@ -214,7 +209,7 @@ def rewrite(c: Connection, node_id: str, now: Micros) -> None:
     )
 
 
-def _bmc(c: Connection, row: Row[Any]) -> dict[str, Any] | None:
+def _bmc(c: Connection, row: Row[Any], *, proving: bool) -> dict[str, Any] | None:
     if row.b_bmc_id is None:
         return None
     slots = set(c.execute(_SLOTS, {"bmc_id": row.b_bmc_id}).scalars())
@@ -229,7 +224,7 @@ def _bmc(c: Connection, row: Row[Any]) -> dict[str, Any] | None:
         "credentialsSet": row.b_cred_ref is not None or "current" in slots,
         "credentialsVerifiedAt": stamp(row.b_cred_verified_at),
         # new credentials, or a new address or trust, that the BMC was not proven with yet
-        "pending": "candidate" in slots or bool(c.execute(_PROVING, {"node_id": row.node_id}).scalar_one()),
+        "pending": "candidate" in slots or proving,
         "tls": {
             "verify": row.b_trust_kind,
             "fingerprint": row.b_trust_value if row.b_trust_kind == "fingerprint" else None,
@@ -283,6 +278,23 @@ def _operation(c: Connection, row: Row[Any]) -> dict[str, Any] | None:
         "touched": one.touched,
         "budgetLeftS": max(0, one.budget_us - one.budget_used_us) // SECOND,
         "error": last_error(jsontext.load_or_none(one.error), row.name),
+    }
+
+
+def _side(node: Row[Any], one: Row[Any]) -> dict[str, Any]:
+    """A hold of the whole node is said here: nothing is claimed meanwhile, so that the operation itself learns of none."""
+    held = "the node is in maintenance" if node.maintenance or node.quiet else None
+    queued = one.status == "queued"
+    return {
+        "id": one.operation_id,
+        "verb": one.verb,
+        "status": one.status,
+        "by": one.by,
+        "waitingFor": (held or one.waiting_for) if queued else None,
+        "since": stamp(one.created_at),
+        "nextTryAt": stamp(one.wake_at) if queued and held is None else None,
+        "endedAt": stamp(one.ended_at),
+        "error": last_error(jsontext.load_or_none(one.error), node.name),
     }
 
 

@@ -1,0 +1,51 @@
+"""Side operations as the node's view shows them: what is queued, and what failed last and was not put right since.
+
+Each read is bounded, for the view is rewritten in every transaction: the queued ones have an index of their own, and failures are looked
+for among the node's latest operations alone. Older ones stand in the timeline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from sqlalchemy import Connection, Row, bindparam, select, text
+
+from bcmetal.store.tables import operations
+
+LOOKED_BACK: Final = 50
+_o: Final = operations.c
+_SHOWN: Final = (
+    *(_o.operation_id, _o.kind, _o.verb, _o.status, _o.by, _o.waiting_for),
+    *(_o.wake_at, _o.error, _o.created_at, _o.ended_at),
+)
+_QUEUED: Final = (
+    select(*_SHOWN)
+    .where(_o.node_id == bindparam("node_id"), _o.status == text("'queued'"))  # a literal, as the partial index has it
+    .order_by(_o.created_at, _o.operation_id)
+)
+_latest = (
+    select(*_SHOWN)
+    .where(_o.node_id == bindparam("node_id"))
+    .order_by(_o.created_at.desc(), _o.operation_id.desc())
+    .limit(LOOKED_BACK)
+    .subquery()
+)
+_ENDED: Final = (
+    select(_latest)
+    .where(_latest.c.kind == "side", _latest.c.status.in_(("done", "failed")))
+    .order_by(_latest.c.created_at.desc(), _latest.c.operation_id.desc())
+)
+
+
+def queued(c: Connection, node_id: str) -> Sequence[Row[Any]]:
+    """Those that wait or are tried again, oldest first."""
+    return c.execute(_QUEUED, {"node_id": node_id}).all()
+
+
+def failed(c: Connection, node_id: str) -> list[Row[Any]]:
+    """Of each verb the one that failed last, unless a later one of that verb succeeded; newest first."""
+    latest: dict[str, Row[Any]] = {}
+    for row in c.execute(_ENDED, {"node_id": node_id}):
+        latest.setdefault(row.verb, row)
+    return [row for row in latest.values() if row.status == "failed"]

@@ -1,0 +1,56 @@
+"""A side operation that is held, tried again or failed is told where an admin looks: in the node's view."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bcmetal.states import SideVerb, Verb
+from bcmetal.store import freezes, views
+from bcmetal_drivers.emulated.faults import Rule
+from emulated_site import POOL, OnASite, Site
+
+
+async def shown(site: Site, node_id: str) -> list[dict[str, Any]]:
+    [view] = await site.store.read(views.read, [node_id])
+    found = view.doc["sideOperations"]
+    assert isinstance(found, list)
+    return found
+
+
+async def inspected(site: Site) -> str:
+    bmc = site.rack.add_redfish("m1")
+    site.rack.start()
+    node_id = await site.enroll(bmc)
+    await site.live(node_id, Verb.INSPECT)
+    return node_id
+
+
+def test_a_frozen_side_operation_says_that_it_is_frozen(on_a_site: OnASite) -> None:
+    async def scenario(site: Site) -> None:
+        node_id = await inspected(site)
+        await site.store.write(freezes.set, "pool", POOL, "power work", "key:test", site.clock.now())
+        await site.queue(node_id, SideVerb.SET_POWER, action="on")
+        assert await site.engine.tick()
+        [one] = await shown(site, node_id)
+        assert (one["verb"], one["status"], one["waitingFor"]) == ("setPower", "queued", "frozen: power work")
+        await site.store.write(freezes.lift, "pool", POOL)
+        await site.settle()
+        assert await shown(site, node_id) == []
+
+    on_a_site(scenario)
+
+
+def test_a_side_operation_that_is_tried_again_says_why(on_a_site: OnASite) -> None:
+    async def scenario(site: Site) -> None:
+        node_id = await inspected(site)
+        site.rack.rule(Rule(action="refuse", status=503, times=1))
+        await site.queue(node_id, SideVerb.REFRESH)
+        assert await site.engine.tick()
+        [one] = await shown(site, node_id)
+        assert one["status"] == "queued"
+        assert "503" in one["waitingFor"]
+        assert one["error"]["code"] in ("bmc-busy", "bmc-fault")
+        await site.settle()
+        assert await shown(site, node_id) == []
+
+    on_a_site(scenario)
