@@ -78,7 +78,7 @@ class Vault:
         bind: str = "",
         slot: str = "current",
     ) -> Sealed:
-        """`purpose` is bmc, operation or credential; `bind` is `bmc_binding` for a BMC's. The slot is not bound: candidates become current."""
+        """`purpose` is bmc, operation, credential or issuer; `bind` is `bmc_binding` for a BMC's. The slot is not bound: candidates become current."""
         key = self._first
         nonce = os.urandom(NONCE_BYTES)
         about = _about(key.key_id, purpose, owner_kind, owner_id, field, bind)

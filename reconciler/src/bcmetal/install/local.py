@@ -61,7 +61,7 @@ def first_key(config: Path, name: str, tenant: str) -> SecretStr:
 def create_key(config: Path, name: str, tenant: str, lifetime_s: float | None) -> NewKey:
     """Raises InvalidInput when there is a live key of that name."""
 
-    async def work(admin: _Admin) -> NewKey:
+    async def work(admin: Admin) -> NewKey:
         secret = SecretStr(KEY_PREFIX + secrets.token_urlsafe(KEY_BYTES))
         new = NewKey(admin.new_id("ky"), f"key:{name}", secret)
         expires = None if lifetime_s is None else Micros(admin.now + int(lifetime_s * SECOND))
@@ -70,7 +70,7 @@ def create_key(config: Path, name: str, tenant: str, lifetime_s: float | None) -
         )
         return new
 
-    return _run(config, work)
+    return administer(config, work)
 
 
 def _insert_key(c: Connection, new: NewKey, tenant: str, now: Micros, expires: Micros | None, entry: NewAudit) -> None:
@@ -84,16 +84,16 @@ def _insert_key(c: Connection, new: NewKey, tenant: str, now: Micros, expires: M
 
 
 def list_keys(config: Path) -> tuple[keys.KeyRow, ...]:
-    async def work(admin: _Admin) -> tuple[keys.KeyRow, ...]:
+    async def work(admin: Admin) -> tuple[keys.KeyRow, ...]:
         return await admin.store.read(keys.list)
 
-    return _run(config, work)
+    return administer(config, work)
 
 
 def revoke_key(config: Path, name: str) -> int:
     """By its id, or all of an identity's name; how many were live."""
 
-    async def work(admin: _Admin) -> int:
+    async def work(admin: Admin) -> int:
         known = await admin.store.read(keys.list)
         wanted = next(
             (row for row in known if name in (row.key_id, row.identity, row.identity.removeprefix("key:"))), None
@@ -103,7 +103,7 @@ def revoke_key(config: Path, name: str) -> int:
         key = wanted.key_id if name == wanted.key_id else wanted.identity
         return await admin.store.write(_revoke, key, admin.now, admin.audit("key.revoke", key, wanted.tenant_id))
 
-    return _run(config, work)
+    return administer(config, work)
 
 
 def _revoke(c: Connection, key: str, now: Micros, entry: NewAudit) -> int:
@@ -115,12 +115,12 @@ def _revoke(c: Connection, key: str, now: Micros, entry: NewAudit) -> int:
 def set_credential(config: Path, name: str, secret: SecretStr) -> bool:
     """Seal what the configuration names `sealed:NAME`. False: the configuration does not name it (yet)."""
 
-    async def work(admin: _Admin) -> bool:
+    async def work(admin: Admin) -> bool:
         row = admin.vault.seal(CREDENTIAL, CREDENTIAL, name, "password", secret)
         await admin.store.write(_put, row, admin.now, admin.audit("credential.set", name, admin.owner))
         return name in sealed_names(admin.settings)
 
-    return _run(config, work)
+    return administer(config, work)
 
 
 def _put(c: Connection, row: Sealed, now: Micros, entry: NewAudit) -> None:
@@ -138,20 +138,20 @@ def sealed_names(settings: Settings) -> frozenset[str]:
 def list_credentials(config: Path) -> dict[str, bool]:
     """Each name that is sealed or named by the configuration, and whether it is sealed."""
 
-    async def work(admin: _Admin) -> dict[str, bool]:
+    async def work(admin: Admin) -> dict[str, bool]:
         held = {row.owner_id for row in await admin.store.read(sealed.every) if row.owner_kind == CREDENTIAL}
         return {name: name in held for name in sorted(held | sealed_names(admin.settings))}
 
-    return _run(config, work)
+    return administer(config, work)
 
 
 def remove_credential(config: Path, name: str) -> bool:
     """Whether there was one."""
 
-    async def work(admin: _Admin) -> bool:
+    async def work(admin: Admin) -> bool:
         return await admin.store.write(_drop, name, admin.now, admin.audit("credential.remove", name, admin.owner))
 
-    return _run(config, work)
+    return administer(config, work)
 
 
 def _drop(c: Connection, name: str, now: Micros, entry: NewAudit) -> bool:
@@ -163,7 +163,9 @@ def _drop(c: Connection, name: str, now: Micros, entry: NewAudit) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Admin:
+class Admin:
+    """What a command of local administration works with: `now` is when it began."""
+
     store: Store
     vault: Vault
     settings: Settings
@@ -177,10 +179,14 @@ class _Admin:
     def new_id(self, prefix: str) -> str:
         return new_id(prefix, self.now, system_entropy(ENTROPY_BYTES))
 
+    @property
+    def identity(self) -> str:
+        return f"local:{getpass.getuser()}"
+
     def audit(self, action: str, resource: str, tenant: str) -> NewAudit:
         return NewAudit(
             audit_id=self.new_id("au"),
-            identity=f"local:{getpass.getuser()}",
+            identity=self.identity,
             tenant_id=tenant,
             address="local",
             action=action,
@@ -190,7 +196,7 @@ class _Admin:
         )
 
 
-def _run(config: Path, work: Callable[[_Admin], Awaitable[T]]) -> T:
+def administer(config: Path, work: Callable[[Admin], Awaitable[T]]) -> T:
     """The store is opened without the daemon's lock: these are transactions like any other."""
 
     async def inside() -> T:
@@ -198,7 +204,7 @@ def _run(config: Path, work: Callable[[_Admin], Awaitable[T]]) -> T:
         vault = Vault([load_key(settings.daemon.vault_key)])
         store = open_store(settings.daemon.database, exclusive=False)
         try:
-            return await work(_Admin(store, vault, settings, SystemClock().now()))
+            return await work(Admin(store, vault, settings, SystemClock().now()))
         finally:
             await store.close()
 
