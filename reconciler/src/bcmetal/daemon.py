@@ -31,9 +31,10 @@ from bcmetal.engine import Engine
 from bcmetal.errors import BcmetalError, InvalidInput
 from bcmetal.events import Feed
 from bcmetal.line import Lines
+from bcmetal.presence import Presence
 from bcmetal.settings import Settings, load, refused_reload
 from bcmetal.states import Verb
-from bcmetal.store import claims, nodes, sealed
+from bcmetal.store import claims, daemons, nodes, sealed
 from bcmetal.store.engine import open_store
 from bcmetal.store.values import Store
 from bcmetal.vault import Vault, load_key
@@ -63,15 +64,18 @@ class Daemon:
         clock = SystemClock()
         vault = Vault([load_key(settings.daemon.vault_key)])
         store = open_store(settings.daemon.database, exclusive=True)
-        owner = f"{socket.gethostname()}-{os.getpid()}"
+        owner = f"{socket.gethostname()}-{os.getpid()}-{system_entropy(4).hex()}"  # containers may share the first two
         try:
             if store.kind == "sqlite":  # one daemon owns it: what is claimed was claimed by one that is gone
                 await store.write(claims.clear_own, "")
+                await store.write(daemons.forget_all)
+            presence = Presence(store, owner, lambda: self._settings.digest())
+            await presence.begin()
             await self._take_sealed(store, settings)
             shelf = Shelf(settings.daemon.image_folder, lambda: fetch_policy(self._settings))
             doors = Doors(store, clock, system_entropy, self.settings, shelf)
             lines = Lines(store, clock, vault, self.settings)
-            engine = Engine(doors, lines, owner)
+            engine = Engine(doors, lines, owner, may_work=lambda: presence.differs is None)
             feed = Feed(store, owner)
             services = Services(
                 store=store,
@@ -83,8 +87,12 @@ class Daemon:
                 feed=feed,
                 steps_of=lambda verb: tuple(workflow_of(Verb(verb)).steps),
                 version=__version__,
+                held=lambda: presence.differs is not None,
             )
-            await self._serve(services, engine, doors, lines, feed, owner, stop, ready)
+            try:
+                await self._serve(services, engine, doors, lines, feed, presence, owner, stop, ready)
+            finally:
+                await presence.end()
             await lines.close()
             await asyncio.to_thread(shelf.close)
         finally:
@@ -97,6 +105,7 @@ class Daemon:
         doors: Doors,
         lines: Lines,
         feed: Feed,
+        presence: Presence,
         owner: str,
         stop: asyncio.Event,
         ready: asyncio.Event | None,
@@ -108,9 +117,8 @@ class Daemon:
         self.api_address = api_sockets[0].getsockname()[:2]
         self.media_address = media_sockets[0].getsockname()[:2]
         loop = asyncio.get_running_loop()
-        with contextlib.suppress(NotImplementedError, RuntimeError):
-            loop.add_signal_handler(signal.SIGHUP, lambda: loop.create_task(self._reload(doors.store)))
-        ticks = _ticks(doors, lines, feed, owner)
+        self._reload_on_sighup(doors.store, presence)
+        ticks = _ticks(doors, lines, feed, presence, owner)
         tasks = [
             loop.create_task(api.serve(sockets=api_sockets)),
             loop.create_task(media.serve(sockets=media_sockets)),
@@ -144,7 +152,15 @@ class Daemon:
         rows = await store.read(sealed.every)
         settings.take_sealed({row.owner_id: row for row in rows if row.owner_kind == "credential"})
 
-    async def _reload(self, store: Store) -> None:
+    def _reload_on_sighup(self, store: Store, presence: Presence) -> None:
+        """Only a loop in the main thread gets signals; a daemon that runs in another one (a test's, an embedder's) cannot reload."""
+        loop = asyncio.get_running_loop()
+        try:
+            loop.add_signal_handler(signal.SIGHUP, lambda: loop.create_task(self._reload(store, presence)))
+        except (NotImplementedError, RuntimeError) as error:
+            log.warning("the configuration cannot be read again while this daemon runs: no SIGHUP here (%s)", error)
+
+    async def _reload(self, store: Store, presence: Presence) -> None:
         try:
             new = load(self._config)
             faults = refused_reload(self._settings, new, await store.read(nodes.pools_in_use))
@@ -156,13 +172,19 @@ class Daemon:
             return
         self._settings = new
         log.info("the configuration was read again: %s", new.digest())
+        await presence.beat()
 
 
-def _ticks(doors: Doors, lines: Lines, feed: Feed, owner: str) -> AsyncIOScheduler:
+def _ticks(doors: Doors, lines: Lines, feed: Feed, presence: Presence, owner: str) -> AsyncIOScheduler:
+    async def sweep() -> None:
+        if presence.differs is None:
+            await sweeps.sweep(doors, lines, owner)
+
     ticks = AsyncIOScheduler(
         timezone="UTC", job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
     )
-    ticks.add_job(sweeps.sweep, "interval", [doors, lines, owner], seconds=sweeps.SWEEP_EVERY_S)
+    ticks.add_job(presence.beat, "interval", seconds=daemons.BEAT_S)
+    ticks.add_job(sweep, "interval", seconds=sweeps.SWEEP_EVERY_S)
     ticks.add_job(sweeps.expire, "interval", [doors, owner], seconds=sweeps.EXPIRY_EVERY_S)
     ticks.add_job(sweeps.retain, "interval", [doors, owner], seconds=sweeps.RETENTION_EVERY_S)
     ticks.add_job(lines.close_idle, "interval", seconds=IDLE_EVERY_S)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -76,13 +76,19 @@ class HeldLease:
 
 
 class Engine:
-    """One for each daemon. `owner` is the daemon's id; `at_once` bounds the nodes that are worked on at the same time."""
+    """One for each daemon. `owner` is the daemon's id; `at_once` bounds the nodes that are worked on at the same time.
 
-    def __init__(self, doors: Doors, lines: Lines, owner: str, at_once: int = 64) -> None:
+    While `may_work()` is false nothing is claimed, and what is claimed is given back after the step that it is in.
+    """
+
+    def __init__(
+        self, doors: Doors, lines: Lines, owner: str, at_once: int = 64, may_work: Callable[[], bool] = lambda: True
+    ) -> None:
         self.doors = doors
         self.lines = lines
         self.owner = owner
         self.at_once = at_once
+        self._may_work = may_work
         self._leases: dict[str, HeldLease] = {}
         self._wake = asyncio.Event()
         self._stopping = False
@@ -142,7 +148,7 @@ class Engine:
         return min(IDLE_POLL_S, max(0.02, (due - self.doors.clock.now()) / SECOND))
 
     async def _claim(self, room: int) -> list[Claim]:
-        if room <= 0:
+        if room <= 0 or not self._may_work():
             return []
         began_s = self.doors.clock.monotonic_s()
         found = await self.doors.store.write(claims.claim_due, self.owner, self.doors.clock.now(), room, CAPS, LEASE_S)
@@ -180,7 +186,7 @@ class Engine:
                 if work is None:
                     return
                 operation = self._next_operation(work)
-                if operation is None or self._stopping:
+                if operation is None or self._stopping or not self._may_work():
                     await self.doors.store.write(claims.release, lease.claim)
                     return
                 if operation.kind == "workflow":

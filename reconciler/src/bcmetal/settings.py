@@ -317,7 +317,10 @@ class Settings(_Table):
 
     def digest(self) -> str:
         """Daemons of one site must agree on it."""
-        text = json.dumps(self.model_dump(mode="json", exclude={"daemon"}), sort_keys=True, default=sorted)
+        doc = self.model_dump(mode="json", exclude={"daemon"})
+        for credential in doc["credentials"].values():
+            del credential["password"]  # where each host keeps it
+        text = json.dumps(doc, sort_keys=True, default=sorted)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def pool(self, pool_id: str) -> Pool | None:

@@ -43,6 +43,7 @@ from bcmetal.store.values import NewAudit
 log = logging.getLogger(__name__)
 
 REGISTERED: Final = (audit, enrolling, freeze, metal, reads)
+HELD_REASON: Final = "configuration-differs"
 BODY_LIMIT: Final = 256 * 1024
 _TRACE: Final = re.compile(r"00-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 
@@ -67,6 +68,8 @@ def build_app(services: Services) -> FastAPI:
 
     async def readyz(request: Request) -> Response:
         await services.store.read(outbox.bounds)
+        if services.held():
+            return JSONResponse({"ready": False, "reason": HELD_REASON}, 503, headers=HEADERS)
         return JSONResponse({"ready": True}, headers=HEADERS)
 
     async def events(request: Request) -> Response:
@@ -120,6 +123,10 @@ def _route(services: Services, gate: Gate, method: Method) -> Callable[[Request]
         trace_id, address = trace_of(request, services), address_of(request)
         raw = await read_body(request)
         who = await gate.identify(request.scope, address)
+        if services.held():
+            raise Unavailable(
+                "this daemon's configuration differs from another's: it serves nothing", reason=HELD_REASON
+            )
         call: Call[Any] | None = None
         try:
             parsed, body = parse(method, request, raw)

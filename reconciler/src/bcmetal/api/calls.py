@@ -38,6 +38,7 @@ class Services:
     steps_of: Callable[[Verb], Sequence[str]]
     version: str
     feed: Feed | None = None  # None: no /events
+    held: Callable[[], bool] = lambda: False  # nothing is served: this daemon disagrees with another one
 
 
 @dataclass(frozen=True, slots=True)

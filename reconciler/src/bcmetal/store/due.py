@@ -29,6 +29,7 @@ from sqlalchemy import (
 
 from bcmetal.decisions import SECOND, Micros
 from bcmetal.states import WORKFLOWS, Verb
+from bcmetal.store import daemons
 from bcmetal.store.freezes import covering_node
 from bcmetal.store.tables import bmcs, nodes, operations
 from bcmetal.store.time import db_now
@@ -180,7 +181,7 @@ def claim_due(
     """Up to `limit` nodes that are due and free, oldest first, each under a new epoch.
 
     Another's claim is free once it lapsed and `takeover_s` more went by. A workflow's first claim waits for room under the cap of its
-    verb; a verb without a cap has room. Nodes in maintenance, and quiet ones, are left out. Of BMCs that are away this owner holds at
+    verb, which counts for each live daemon; a verb without a cap has room. Nodes in maintenance, and quiet ones, are left out. Of BMCs that are away this owner holds at
     most `slow_lane`.
     """
     if limit <= 0:
@@ -189,9 +190,10 @@ def claim_due(
     if c.execute(_ANY_WAITING, {"now": now}).first() is not None:
         if c.dialect.name == "postgresql":
             c.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+        alive = daemons.agreeing(c, owner)
         running = {row.verb: row.running for row in c.execute(_RUNNING, {"now": now})}
         for verb in WORKFLOWS:
-            left = caps[verb] - running.get(verb.value, 0) if verb in caps else limit
+            left = caps[verb] * alive - running.get(verb.value, 0) if verb in caps else limit
             room[verb] = max(0, min(limit, left))
     values: dict[str, Any] = {
         "owner": owner,

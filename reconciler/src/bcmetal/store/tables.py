@@ -41,7 +41,7 @@ daemons = Table(
     key("daemon_id"),
     count("code"),
     words("config_digest"),
-    moment("started_at"),
+    moment("config_at"),  # since when it goes by this configuration
     moment("heartbeat_at"),
 )
 

@@ -19,7 +19,7 @@ def upgrade() -> None:
         sa.Column("daemon_id", ID, nullable=False),
         sa.Column("code", sa.BigInteger(), nullable=False, server_default="0"),
         sa.Column("config_digest", sa.Text(), nullable=False),
-        sa.Column("started_at", sa.BigInteger(), nullable=False),
+        sa.Column("config_at", sa.BigInteger(), nullable=False),
         sa.Column("heartbeat_at", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("daemon_id"),
     )
