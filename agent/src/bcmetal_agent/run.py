@@ -1,0 +1,174 @@
+"""The two ways to work: join and be done, or join, renew and fetch secrets for as long as the machine runs."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from bcmetal_agent import trust
+from bcmetal_agent.bearer import NoToken
+from bcmetal_agent.client import CALL_S, Client, Refused, RetryLater
+from bcmetal_agent.join import Denied, Joiner, NotConfigured, Waiting
+from bcmetal_agent.notify import Notifier
+from bcmetal_agent.pace import Clock, Pace
+from bcmetal_agent.renew import Renewer
+from bcmetal_agent.state import Identity, StateFolder, write_file
+from bcmetal_agent.trust import Endpoint, Untrusted
+
+AFTER_REFUSAL_S: Final = 900.0  # a refused renewal may be somebody's mistake that is mended later
+SECRET_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+log = logging.getLogger("bcmetal_agent")
+
+
+@dataclass(frozen=True)
+class SecretsPlan:
+    names: tuple[str, ...]
+    folder: Path
+
+
+@dataclass
+class Agent:
+    """`joiner` is None where the options say nothing of joining: then there must be an identity."""
+
+    state: StateFolder
+    joiner: Joiner | None
+    clock: Clock
+    random: Callable[[], float]
+    notifier: Notifier = field(default_factory=Notifier)
+    secrets: SecretsPlan | None = None
+    call_s: float = CALL_S
+
+    def join(self, *, once: bool = False, anew: bool = False) -> Identity | Waiting:
+        """Until joined, or with `once` for one attempt; raises what Joiner.once raises. A machine that has joined stays as it is."""
+        identity = None if anew else self.state.current()
+        if identity is not None and self.state.attempt("join") is None:
+            return identity
+        if self.joiner is None:
+            raise NotConfigured("--server, --node-server and --ca say whom to join")
+        if anew:
+            self.joiner.begin(anew=True)
+        pace = Pace(self.random)
+        while True:
+            try:
+                answer = self.joiner.once()
+            except (Denied, Untrusted, NoToken) as error:
+                self.state.note(doing="not joined", last_error=str(error))
+                raise
+            if isinstance(answer, Identity):
+                self._tell(f"joined as {answer.admission.node_id}", request_id="", last_error="")
+                return answer
+            self.state.note(doing="joining", last_error=answer.reason, request_id=answer.request_id)
+            if once:
+                return answer
+            self._rest(answer, pace)
+
+    def run(self) -> None:
+        """For ever. Raises what `join` raises while there is no identity; later refusals are waited out."""
+        self.notifier.ready()
+        identity = self._first()
+        renewals, fetches = Pace(self.random), Pace(self.random)
+        renew_s = fetch_s = self.clock.monotonic()  # not before
+        fetched = self.secrets is None
+        while True:
+            now_s = self.clock.monotonic()
+            if self.clock.now() >= identity.renew_at and now_s >= renew_s:
+                renewed, wait_s = self._renew(identity, renewals)
+                renew_s = self.clock.monotonic() + wait_s
+                fetched = fetched and (renewed is identity or self.secrets is None)
+                identity = renewed
+            if not fetched and now_s >= fetch_s and self.secrets is not None:
+                fetched, wait_s = self._fetch(identity, self.secrets, fetches)
+                fetch_s = self.clock.monotonic() + wait_s
+            self.notifier.sleep(self.clock, self._until_next(identity, renew_s, None if fetched else fetch_s))
+
+    def _first(self) -> Identity:
+        identity = self.state.current()
+        if identity is None:
+            return self._joined(self.join())
+        if self.state.attempt("join") is not None and self.joiner is not None:
+            try:  # somebody began to join anew; whatever comes of it, there is an identity to go on with
+                answer = self.join(once=True)
+                identity = answer if isinstance(answer, Identity) else identity
+            except (Denied, Untrusted, NoToken, NotConfigured) as error:
+                log.warning("%s", error)
+        self._tell(f"joined as {identity.admission.node_id}")
+        return identity
+
+    @staticmethod
+    def _joined(answer: Identity | Waiting) -> Identity:
+        assert isinstance(answer, Identity)  # without `once` it waits
+        return answer
+
+    def _renew(self, identity: Identity, pace: Pace) -> tuple[Identity, float]:
+        """The identity from now on, and how long to leave it alone."""
+        admission = identity.admission
+        server = self.joiner.plan.server if self.joiner else Endpoint.parse(admission.server)
+        node_server = self.joiner.plan.node_server if self.joiner else Endpoint.parse(admission.node_server)
+        renewer = Renewer(server, node_server, self.state, self.random, self.call_s, self.clock, self.joiner)
+        try:
+            answer = renewer.once(identity)
+        except (Denied, Untrusted) as error:
+            log.error("not renewed: %s", error)
+            self.state.note(doing="renewing", last_error=str(error))
+            return identity, AFTER_REFUSAL_S * (1 + self.random())
+        if isinstance(answer, Waiting):
+            log.warning("not renewed yet: %s", answer.reason)
+            self.state.note(doing="renewing", last_error=answer.reason, request_id=answer.request_id)
+            return identity, pace.after(answer.after_s)
+        pace.reset()
+        self._tell(f"renewed as {answer.admission.node_id}", request_id="", last_error="")
+        return answer, 0.0
+
+    def _fetch(self, identity: Identity, plan: SecretsPlan, pace: Pace) -> tuple[bool, float]:
+        """Whether the secrets are there, and how long to wait if not."""
+        context = trust.verified(identity.trust(), key_file=identity.key_file, chain_file=identity.chain_file)
+        node_server = self.joiner.plan.node_server if self.joiner else Endpoint.parse(identity.admission.node_server)
+        try:
+            answer = Client(node_server, context, self.call_s).secrets(plan.names)
+        except Untrusted as error:
+            answer = Refused(0, "", str(error))
+        if isinstance(answer, Refused):
+            log.error("no secrets: %s", answer.message)
+            self.state.note(last_error=f"no secrets: {answer.message}")
+            return False, AFTER_REFUSAL_S * (1 + self.random())
+        if isinstance(answer, RetryLater):
+            log.warning("no secrets yet: %s", answer.reason)
+            return False, pace.after(answer.after_s)
+        given = {secret.name: secret.value for secret in answer.secrets}
+        write_secrets(plan, given)
+        missing = sorted(set(plan.names) - set(given))
+        if missing:
+            log.warning("the control plane has no secret named %s", ", ".join(missing))
+        pace.reset()
+        return True, 0.0
+
+    def _until_next(self, identity: Identity, renew_s: float, fetch_s: float | None) -> float:
+        now_s = self.clock.monotonic()
+        due_s = (identity.renew_at - self.clock.now()).total_seconds()
+        waits = [max(due_s, renew_s - now_s), *([fetch_s - now_s] if fetch_s is not None else [])]
+        return min(max(min(waits), 0.0), self.notifier.tick_s)
+
+    def _rest(self, answer: Waiting, pace: Pace) -> None:
+        seconds = pace.after(answer.after_s)
+        log.info("%s; asking again in %.0f s", answer.reason, seconds)
+        self.notifier.doing(answer.reason)
+        self.notifier.sleep(self.clock, seconds)
+
+    def _tell(self, text: str, **more: str) -> None:
+        log.info("%s", text)
+        self.notifier.doing(text)
+        self.state.note(doing=text, **more)
+
+
+def write_secrets(plan: SecretsPlan, given: dict[str, str]) -> None:
+    """Only those that were asked for: a name from the network becomes no path. Raises OSError."""
+    plan.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.chmod(plan.folder, 0o700)
+    for name in plan.names:
+        if name in given and SECRET_NAME.fullmatch(name):
+            write_file(plan.folder / name, given[name])
