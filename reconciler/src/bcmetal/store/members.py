@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, bindparam, delete, exists, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, exists, func, select, update
 
 from bcmetal.decisions import Micros
 from bcmetal.store.join_tables import certificates, member_identifiers, members, secrets_released
@@ -58,7 +58,7 @@ class Said:
 class Holder:
     """Who has an identifier now: an enrolled node (`metal`), a member, or both under one id.
 
-    `awaits_join`: its deploy stands at the step that waits for it. `certified`: it holds a certificate that is neither revoked nor past
+    `known`: its usable identifiers, from its BMC and from itself. `awaits_join`: its deploy stands at the step that waits for it. `certified`: it holds a certificate that is neither revoked nor past
     the grace. `state` is the enrolled node's, None without one.
     """
 
@@ -72,7 +72,9 @@ class Holder:
     ek_sha256: str | None
     certified: bool
     last_seen_at: Micros | None
+    ended_at: Micros | None
     awaits_join: bool
+    known: frozenset[tuple[str, str]] = frozenset()
 
 
 _join = insert(members)
@@ -117,7 +119,7 @@ _JOINED: Final = (
     select(member_identifiers.c.kind, member_identifiers.c.value_norm, member_identifiers.c.node_id)
     .join(members, m.node_id == member_identifiers.c.node_id)
     .where(
-        m.state.in_((LIVE, "locked")),
+        m.state.in_((LIVE, "locked", "evicted")),
         member_identifiers.c.usable,
         member_identifiers.c.value_norm.in_(bindparam("values", expanding=True)),
     )
@@ -156,14 +158,34 @@ _awaits = (
 _NODES: Final = select(
     nodes.c.node_id, nodes.c.tenant_id, nodes.c.pool_id, nodes.c.state, _awaits.label("awaits_join")
 ).where(nodes.c.node_id.in_(bindparam("node_ids", expanding=True)), nodes.c.state != "retired")
+_KNOWN_TO_BMC: Final = select(node_identifiers.c.node_id, node_identifiers.c.kind, node_identifiers.c.value_norm).where(
+    node_identifiers.c.node_id.in_(bindparam("node_ids", expanding=True)), node_identifiers.c.usable
+)
+_KNOWN_TO_ITSELF: Final = (
+    select(member_identifiers.c.node_id, member_identifiers.c.kind, member_identifiers.c.value_norm)
+    .join(members, m.node_id == member_identifiers.c.node_id)
+    .where(
+        member_identifiers.c.node_id.in_(bindparam("node_ids", expanding=True)),
+        member_identifiers.c.usable,
+        m.state.in_((LIVE, "locked", "evicted")),
+    )
+)
 _release = insert(secrets_released)
 _RELEASED: Final = _release.on_conflict_do_update(
     index_elements=[secrets_released.c.node_id, secrets_released.c.name],
     set_={"serial": _release.excluded.serial, "last_at": _release.excluded.last_at},
 )
+_LOCK: Final = select(func.pg_advisory_xact_lock(bindparam("space"), func.hashtext(bindparam("pool_id"))))
+_LOCK_SPACE: Final = 0x6A6F696E  # "join"
 _SECRETS: Final = (
     select(secrets_released).where(secrets_released.c.node_id == bindparam("node_id")).order_by(secrets_released.c.name)
 )
+
+
+def lock_pool(c: Connection, pool_id: str) -> None:
+    """Let nobody else admit or defer in this pool before the transaction ends. SQLite has one writer as it is."""
+    if c.dialect.name == "postgresql":
+        c.execute(_LOCK, {"space": _LOCK_SPACE, "pool_id": pool_id})
 
 
 def join(c: Connection, row: MemberRow, said: Iterable[Said], now: Micros) -> None:
@@ -257,6 +279,10 @@ def by_ids(c: Connection, node_ids: Collection[str], past: Micros) -> dict[str, 
     ids = sorted(node_ids)
     enrolled = {row.node_id: row for row in c.execute(_NODES, {"node_ids": ids})}
     joined = {row.node_id: row for row in c.execute(_MEMBERS, {"node_ids": ids, "past": past})}
+    known: dict[str, set[tuple[str, str]]] = {}
+    for statement in (_KNOWN_TO_BMC, _KNOWN_TO_ITSELF):
+        for row in c.execute(statement, {"node_ids": ids}):
+            known.setdefault(row.node_id, set()).add((row.kind, row.value_norm))
     found: dict[str, Holder] = {}
     for node_id in ids:
         metal, member = enrolled.get(node_id), joined.get(node_id)
@@ -274,7 +300,9 @@ def by_ids(c: Connection, node_ids: Collection[str], past: Micros) -> dict[str, 
             ek_sha256=member.ek_sha256 if member is not None else None,
             certified=bool(member.certified) if member is not None else False,
             last_seen_at=member.last_seen_at if member is not None else None,
+            ended_at=member.ended_at if member is not None else None,
             awaits_join=bool(metal.awaits_join) if metal is not None else False,
+            known=frozenset(known.get(node_id, ())),
         )
     return found
 

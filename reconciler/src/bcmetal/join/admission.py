@@ -1,0 +1,409 @@
+"""One join, as one transaction: judged, and answered with a certificate, a request for a person, or a challenge for its TPM.
+
+The token's use is consumed last, by a conditional update, so that nothing that fails costs one and no more are admitted than it allows.
+A transaction that refuses writes nothing; whoever called it publishes the refusal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from sqlalchemy import Connection
+
+from bcmetal.decisions import SECOND, Micros
+from bcmetal.errors import PermissionDenied, RateLimited, Unauthenticated
+from bcmetal.join import tpm
+from bcmetal.join.authority import Authority
+from bcmetal.join.ca import IssuerKind
+from bcmetal.join.claims import Claim
+from bcmetal.join.csr import Csr
+from bcmetal.join.judging import Admit, Case, Defer, PoolRules, Refuse, Trust, judge
+from bcmetal.settings import Joining
+from bcmetal.store import certificates, join_requests, join_tokens, members, nodes, outbox, views
+from bcmetal.store.certificates import CertificateRow, ChallengeRow
+from bcmetal.store.ids import ENTROPY_BYTES, new_id
+from bcmetal.store.join_requests import NewRequest, RequestRow
+from bcmetal.store.join_tokens import TokenRow
+from bcmetal.store.members import Holder, MemberRow
+from bcmetal.store.values import NewEvent
+
+ANSWER_KEPT_US: Final = 900 * SECOND
+CHALLENGE_US: Final = 60 * SECOND
+LIVE_OF_TOKEN: Final = 20
+LIVE_OF_POOL: Final = 1000
+DAY_US: Final = 86_400 * SECOND
+
+
+class JoinRefused(PermissionDenied):
+    """The join is refused."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__()
+        self.reason = reason  # for the event, never for the caller
+
+
+class TokenRefused(Unauthenticated):
+    """The join token is not valid."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__()
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class TpmCase:
+    """What the machine claims of its TPM, and its answer to a challenge, once it has one."""
+
+    claim: tpm.Claim = field(repr=False)
+    ek_sha256: str
+    vendor: str | None  # whose CA signed the EK's certificate; None: nobody's that is known here
+    challenge_id: str | None
+    proof: bytes | None = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A join whose bearer was proven and whose CSR was checked. `token_id` None: a pool that takes joins without one."""
+
+    pool: PoolRules
+    token_id: str | None
+    attestor: str
+    csr: Csr = field(repr=False)
+    claim: Claim
+    tpm: TpmCase | None
+    address: str
+    settings: Joining
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    node_id: str
+    chain: str = field(repr=False)
+    renew_after_at: Micros
+
+
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Challenged:
+    challenge_id: str
+    credential: tpm.Credential = field(repr=False)
+
+
+Answer = Admitted | Deferred | Challenged
+
+
+def first_look(
+    c: Connection, pool_id: str, token: TokenRow | None, csr_sha256: str | None, claim_sha256: str, now: Micros
+) -> Admitted | None:
+    """What was answered to this CSR before and may have been lost; then whether the token has anything left. Raises JoinRefused, TokenRefused.
+
+    None: go on. A CSR that is approved goes on too, though the token may be used up or expired by then.
+    """
+    if csr_sha256 is not None:
+        known = certificates.answered(c, pool_id, csr_sha256, Micros(now - ANSWER_KEPT_US))
+        if known is not None:
+            return _again(c, known, None if token is None else token.token_id, claim_sha256)
+        request = join_requests.of_csr(c, pool_id, csr_sha256)
+        if request is not None and request.state(now) == "approved":
+            return None
+    _check_uses(token, now)
+    return None
+
+
+def admit(c: Connection, ask: Ask, authority: Authority, entropy: Callable[[int], bytes], now: Micros) -> Answer:
+    """The transaction. Raises JoinRefused, TokenRefused, RateLimited, Unavailable."""
+    members.lock_pool(c, ask.pool.pool_id)
+    token = join_tokens.lock(c, ask.token_id) if ask.token_id is not None else None
+    if ask.token_id is not None and (token is None or token.revoked_at is not None):
+        raise TokenRefused("revoked")
+    known = certificates.answered(c, ask.pool.pool_id, ask.csr.sha256, Micros(now - ANSWER_KEPT_US))
+    if known is not None:  # two of the same came at once
+        return _again(c, known, ask.token_id, ask.claim.sha256)
+    make = _Maker(c, ask, entropy, now)
+    request = _request_of(make)
+    approved = request is not None and request.state(now) == "approved"
+    if not approved:
+        _check_uses(token, now)
+    if request is not None and not approved:
+        join_requests.seen(c, request.request_id, ask.address, now)
+        return Deferred(request.request_id)
+    if ask.tpm is not None and not approved:
+        challenged = _challenge(make, ask.tpm)
+        if challenged is not None:
+            return challenged
+    case = _case(make, token, approved)
+    verdict = judge(case)
+    if isinstance(verdict, Refuse):
+        raise JoinRefused(verdict.reason)
+    if isinstance(verdict, Defer):
+        return _defer(make, verdict, case)
+    return _admit(make, verdict, token, request, authority, case)
+
+
+@dataclass(frozen=True, slots=True)
+class _Maker:
+    c: Connection
+    ask: Ask
+    entropy: Callable[[int], bytes]
+    now: Micros
+
+    def new_id(self, prefix: str) -> str:
+        return new_id(prefix, self.now, self.entropy(ENTROPY_BYTES))
+
+    def tell(self, type_: str, node_id: str | None, data: Mapping[str, Any]) -> None:
+        pool = self.ask.pool
+        event = NewEvent(self.new_id("ev"), node_id, pool.tenant_id, pool.pool_id, pool.site_id, type_, data)
+        outbox.add(self.c, [event], self.now)
+
+
+def _check_uses(token: TokenRow | None, now: Micros) -> None:
+    if token is not None and now >= token.expires_at:
+        raise TokenRefused("expired")
+    if token is not None and token.used_up:
+        raise TokenRefused("used-up")
+
+
+def _again(c: Connection, known: CertificateRow, token_id: str | None, claim_sha256: str) -> Admitted:
+    """The stored answer, for the very same question."""
+    if known.claim_sha256 != claim_sha256 or known.token_id != token_id:
+        raise JoinRefused("claim-changed")
+    member = members.get(c, known.node_id)
+    if known.revoked_at is not None or member is None or member.state != members.LIVE:
+        raise JoinRefused("certificate-revoked")
+    return Admitted(known.node_id, known.chain, known.renew_after_at)
+
+
+def _request_of(make: _Maker) -> RequestRow | None:
+    """The live request of this CSR, if there is one. One whose time is over is ended here."""
+    request = join_requests.of_csr(make.c, make.ask.pool.pool_id, make.ask.csr.sha256)
+    if request is None:
+        return None
+    state = request.state(make.now)
+    if state == "expired" and request.ended_at is None:
+        expire(make.c, request, make.ask.pool.site_id, make.new_id("ev"), make.now)
+    if state == "denied":
+        raise JoinRefused("denied")
+    if state not in join_requests.LIVE:
+        return None
+    if request.claim_sha256 != make.ask.claim.sha256 or request.token_id != make.ask.token_id:
+        raise JoinRefused("claim-changed")
+    return request
+
+
+def expire(c: Connection, request: RequestRow, site_id: str, event_id: str, now: Micros) -> None:
+    """Write down that a request's time is over; the use that it held is free again."""
+    if not join_requests.end(c, request.request_id, request.stored_state, "expired", now):
+        return
+    if request.stored_state == "approved" and request.token_id is not None:
+        join_tokens.give_back(c, request.token_id)
+    data = {"requestId": request.request_id, "tokenId": request.token_id}
+    event = NewEvent(event_id, None, request.tenant_id, request.pool_id, site_id, "security.join-request.expired", data)
+    outbox.add(c, [event], now)
+
+
+def _challenge(make: _Maker, asked: TpmCase) -> Challenged | None:
+    """A challenge to answer; None: it was answered rightly. Raises JoinRefused."""
+    if asked.challenge_id is None or asked.proof is None:
+        challenge_id = make.new_id("jc")
+        secret = make.entropy(tpm.SECRET_BYTES)
+        credential = tpm.make_credential(asked.claim.ek, asked.claim.ak.name, secret)
+        proof = tpm.proof(secret, challenge_id, make.ask.csr.der)
+        row = ChallengeRow(
+            challenge_id=challenge_id,
+            pool_id=make.ask.pool.pool_id,
+            token_id=make.ask.token_id,
+            csr_sha256=make.ask.csr.sha256,
+            claim_sha256=make.ask.claim.sha256,
+            ek_sha256=asked.ek_sha256,
+            proof_sha256=hashlib.sha256(proof).digest(),
+            expires_at=Micros(make.now + CHALLENGE_US),
+        )
+        certificates.challenge(make.c, row)
+        return Challenged(challenge_id, credential)
+    known = certificates.challenge_of(make.c, asked.challenge_id)
+    ask = make.ask
+    of_this = known is not None and (
+        (known.pool_id, known.token_id, known.csr_sha256, known.claim_sha256, known.ek_sha256)
+        == (ask.pool.pool_id, ask.token_id, ask.csr.sha256, ask.claim.sha256, asked.ek_sha256)
+    )
+    if known is None or not of_this:
+        raise JoinRefused("challenge-of-another")
+    if not hmac.compare_digest(known.proof_sha256, hashlib.sha256(asked.proof).digest()):
+        raise JoinRefused("challenge-failed")
+    if not certificates.use_challenge(make.c, asked.challenge_id, make.now):
+        raise JoinRefused("challenge-replayed")
+    return None
+
+
+def _case(make: _Maker, token: TokenRow | None, approved: bool) -> Case:
+    ask = make.ask
+    ek = ask.tpm.ek_sha256 if ask.tpm is not None else None
+    past = Micros(make.now - ask.settings.expired_grace_days * DAY_US)
+    minted_for: Holder | None = None
+    if token is not None and token.node_id is not None:
+        minted_for = members.by_ids(make.c, [token.node_id], past).get(token.node_id)
+    return Case(
+        pool=ask.pool,
+        token=token,
+        attestor=ask.attestor,
+        claim=ask.claim,
+        ek=ek,
+        holders=members.holders(make.c, ask.claim.usable, ek, past),
+        minted_for=minted_for,
+        approved=approved,
+        placeholders=ask.settings.placeholders,
+        now=make.now,
+    )
+
+
+def _defer(make: _Maker, verdict: Defer, case: Case) -> Deferred:
+    c, ask, now = make.c, make.ask, make.now
+    of_pool, of_token = join_requests.count_live(c, ask.pool.pool_id, ask.token_id, now)
+    if of_pool >= LIVE_OF_POOL or of_token >= LIVE_OF_TOKEN:
+        raise RateLimited("too many join requests wait for a decision", retryAfterS=300)
+    request_id = make.new_id("jr")
+    new = NewRequest(
+        request_id=request_id,
+        tenant_id=ask.pool.tenant_id,
+        pool_id=ask.pool.pool_id,
+        token_id=ask.token_id,
+        attestor=ask.attestor,
+        reason=verdict.reason,
+        csr_sha256=ask.csr.sha256,
+        key_sha256=ask.csr.key_sha256,
+        claim_sha256=ask.claim.sha256,
+        claim=ask.claim.doc,
+        evidence=_evidence(make, case),
+        node_id=verdict.node_id,
+        ek_sha256=case.ek,
+        address=ask.address,
+        expires_at=Micros(now + ask.settings.pending_s * SECOND),
+    )
+    join_requests.add(c, new, now)
+    data = {"requestId": request_id, "reason": verdict.reason, "attestor": ask.attestor, "tokenId": ask.token_id}
+    make.tell("security.join-request.created", verdict.node_id, data)
+    return Deferred(request_id)
+
+
+def _evidence(make: _Maker, case: Case) -> dict[str, Any]:
+    """What a person decides by: each identifier with who else has it, what the BMCs of those reported, what the TPM proved."""
+    ask = make.ask
+    holding: dict[str, Holder] = {one.node_id: one for found in case.holders.values() for one in found}
+    identifiers = [
+        {
+            "kind": one.kind,
+            "value": one.raw,
+            "usable": one.usable,
+            "conflicts": [holder.node_id for holder in case.holders.get((one.kind, one.value_norm), ()) if one.usable],
+        }
+        for one in ask.claim.said
+    ]
+    reported = []
+    for node_id in sorted(holding)[:8]:
+        row = nodes.get(make.c, node_id) if holding[node_id].metal else None
+        if row is not None:
+            found = [
+                {"kind": known.kind, "value": known.raw, "usable": known.usable, "source": known.source}
+                for known in row.identifiers
+            ]
+            reported.append({"nodeId": node_id, "name": row.name, "state": row.facts.state, "identifiers": found})
+    proven = None
+    if ask.tpm is not None:
+        allowed = ask.tpm.ek_sha256 in ask.pool.ek_allow
+        proven = {"ekSha256": ask.tpm.ek_sha256, "vendor": ask.tpm.vendor, "allowed": allowed}
+    return {"identifiers": identifiers, "reported": reported, "tpm": proven}
+
+
+def _admit(
+    make: _Maker,
+    verdict: Admit,
+    token: TokenRow | None,
+    request: RequestRow | None,
+    authority: Authority,
+    case: Case,
+) -> Admitted:
+    c, ask, now = make.c, make.ask, make.now
+    node_id = verdict.node_id or make.new_id("nd")
+    before = members.get(c, node_id)
+    if verdict.reclaim:
+        certificates.revoke_all(c, node_id, "reclaimed", now)
+        make.tell("security.node.reclaimed", node_id, {"tokenId": ask.token_id})
+    kind = IssuerKind.NODE if verdict.trust is Trust.PLATFORM else IssuerKind.NODE_TENANT
+    issued, renew_after_at = authority.issue(kind, ask.csr.public_key, node_id, now)
+    by = request.decided_by if request is not None else token.created_by if token is not None else "discovery"
+    member = MemberRow(
+        node_id=node_id,
+        tenant_id=ask.pool.tenant_id,
+        pool_id=ask.pool.pool_id,
+        site_id=ask.pool.site_id,
+        state=members.LIVE,
+        trust=verdict.trust,
+        hosted=token.hosted if token is not None else None,
+        token_id=ask.token_id,
+        request_id=request.request_id if request is not None else None,
+        attestor=ask.attestor,
+        admitted_by=by or "",
+        ek_sha256=case.ek or (before.ek_sha256 if before is not None else None),
+        tpm_proven=case.ek is not None,
+        metal_node_id=node_id if verdict.metal else None,
+        address=ask.address,
+        joined_at=now,
+        last_join_at=now,
+        last_seen_at=now,
+        ended_at=None,
+        end_reason=None,
+    )
+    members.join(c, member, ask.claim.said, now)
+    row = CertificateRow(
+        serial=issued.serial,
+        node_id=node_id,
+        pool_id=ask.pool.pool_id,
+        issuer_id=authority.issuer(kind).issuer_id,
+        kind=kind,
+        csr_sha256=ask.csr.sha256,
+        key_sha256=ask.csr.key_sha256,
+        claim_sha256=ask.claim.sha256,
+        token_id=ask.token_id,
+        chain=issued.chain,
+        not_before_at=issued.not_before_at,
+        not_after_at=issued.not_after_at,
+        renew_after_at=renew_after_at,
+        issued_at=now,
+    )
+    certificates.add(c, row)
+    if verdict.metal:
+        views.rewrite(c, node_id, now)
+    data = {
+        "tokenId": ask.token_id,
+        "requestId": member.request_id,
+        "attestor": ask.attestor,
+        "trust": verdict.trust.value,
+        "serial": issued.serial,
+        "hosted": member.hosted,
+        "metal": verdict.metal,
+    }
+    make.tell("security.join.admitted", node_id, {name: value for name, value in data.items() if value is not None})
+    _consume(make, token, request, node_id)
+    return Admitted(node_id, issued.chain, renew_after_at)
+
+
+def _consume(make: _Maker, token: TokenRow | None, request: RequestRow | None, node_id: str) -> None:
+    """Last of all: whoever is too late takes nothing with him."""
+    c, now = make.c, make.now
+    if request is not None:
+        if not join_requests.end(c, request.request_id, "approved", "consumed", now, node_id=node_id):
+            raise JoinRefused("denied")
+        data = {"requestId": request.request_id, "tokenId": request.token_id}
+        make.tell("security.join-request.consumed", node_id, data)
+        if token is not None and not join_tokens.use_reserved(c, token.token_id):
+            raise TokenRefused("revoked")
+    elif token is not None and not join_tokens.use(c, token.token_id, now):
+        raise TokenRefused("used-up")
