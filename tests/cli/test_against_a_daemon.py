@@ -82,6 +82,13 @@ def test_a_machine_goes_its_whole_way_by_commands(site: Site, run: Run) -> None:
     assert not any(drive.holds_data for drive in machine.drives.values())
     assert run("remove", "whole", "--yes").code == 0
     assert run("node", "show", "whole").code == 4
+    found = run("erasure", "list", "--node", "whole", "--json").doc["records"]  # they stay
+    assert {record["serial"] for record in found} == set(machine.drives)
+    told = run("erasure", "show", found[0]["recordId"])
+    assert told.code == 0
+    assert f"serial: {found[0]['serial']}" in told.out
+    assert found[0]["recordId"] in run("erasure", "list", "--serial", found[0]["serial"]).out
+    assert run("erasure", "show", "er_" + "0" * 26).code == 4
 
 
 def test_no_password_and_no_key_is_ever_shown(site: Site, run: Run) -> None:

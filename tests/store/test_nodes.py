@@ -538,7 +538,7 @@ def test_erasure_records_are_listed_by_tenant_newest_first(db: Db) -> None:
     for number, record_id in enumerate(made):
         know(db, one, AddErasureRecord(record_id, f"S{number}", {}), now=Micros(NOW + number))
     know(db, two, AddErasureRecord(fresh("er"), "S9", {}))
-    page, cursor = db.read(erasure.list_page, ["tenant-a"], 2)
-    rest, end = db.read(erasure.list_page, ["tenant-a"], 2, cursor)
+    page, cursor = db.read(erasure.list_page, "tenant-a", 2)
+    rest, end = db.read(erasure.list_page, "tenant-a", 2, cursor)
     assert [row.record_id for row in (*page, *rest)] == list(reversed(made))
     assert end is None

@@ -109,6 +109,33 @@ class PlanAnswer(Answer):
     plan: dict[str, Any]
 
 
+class ErasureRecord(Answer):
+    """What became of one drive (`serial` null: of the whole machine). It stays when the node is removed."""
+
+    record_id: str
+    at: str
+    node_id: str
+    tenant_id: str
+    pool_id: str
+    serial: str | None
+    result: str = Field(description="`erased`, or `not erased`: signed for by a waiver")
+    verifier: str = Field(description="who looked afterwards: `bmc`, or `none`")
+    method: str | None = None
+    model: str | None = None
+    capacity_bytes: int | None = None
+    started_at: str | None = None
+    ended_at: str | None = None
+    reason: str | None = Field(None, description="the waiver's")
+    custody: str | None = Field(None, description="the waiver's: who keeps what was not erased")
+    by: str | None = Field(None, description="who signed the waiver")
+    operation: str | None = None
+
+
+class ErasureRecords(Answer):
+    records: list[ErasureRecord]
+    cursor: str | None
+
+
 class AuditEntries(Answer):
     entries: list[dict[str, Any]]
     cursor: str | None

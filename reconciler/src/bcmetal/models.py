@@ -387,7 +387,23 @@ class NotYet(NodeMutation):
     model_config = ConfigDict(extra="ignore")
 
 
-# ---------------------------------------------------------------- audit, freeze
+# ---------------------------------------------------------------- erasure records, audit, freeze
+
+
+class ErasureRecordList(Input):
+    """Newest first. `nodeId`: also a name, and also of a node that was removed."""
+
+    tenant_id: TenantId
+    pool_id: PoolId | None = None
+    node_id: NodeId | None = None
+    serial: Short | None = None
+    limit: int = Field(100, ge=1, le=200)
+    cursor: Annotated[str, StringConstraints(pattern=r"^[0-9]{1,19}\.er_[0-9a-z]{26}$")] | None = None
+
+
+class ErasureRecordGet(Input):
+    tenant_id: TenantId
+    record_id: Annotated[str, StringConstraints(pattern=r"^er_[0-9a-hjkmnp-tv-z]{26}$")]
 
 
 class AuditList(Input):

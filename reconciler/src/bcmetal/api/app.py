@@ -18,7 +18,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from bcmetal import __version__
-from bcmetal.api import audit, enrolling, freeze, metal, reads  # each registers its methods
+from bcmetal.api import audit, enrolling, erasure, freeze, metal, reads  # each registers its methods
 from bcmetal.api.access import Identity, actions_on_pool, pool_of, require
 from bcmetal.api.auth import Gate
 from bcmetal.api.calls import METHODS, Call, Method
@@ -42,7 +42,7 @@ from bcmetal.store.values import NewAudit
 
 log = logging.getLogger(__name__)
 
-REGISTERED: Final = (audit, enrolling, freeze, metal, reads)
+REGISTERED: Final = (audit, enrolling, erasure, freeze, metal, reads)
 HELD_REASON: Final = "configuration-differs"
 BODY_LIMIT: Final = 256 * 1024
 _TRACE: Final = re.compile(r"00-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")

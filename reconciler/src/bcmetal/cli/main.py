@@ -38,6 +38,7 @@ _LOOKING = {
 _NODES = {
     "node": Entry("bcmetal.cli.node:node", "Enrol, list, show and change nodes."),
     "freeze": Entry("bcmetal.cli.site:freeze", "Hold every change on a site, a pool or a rack."),
+    "erasure": Entry("bcmetal.cli.erasure:erasure", "What became of each drive; also of machines that are gone."),
     "audit": Entry("bcmetal.cli.site:audit", "Who did what, whence, and with what outcome."),
 }
 _DAEMON = {
@@ -47,6 +48,7 @@ _DAEMON = {
     "credential": Entry(
         "bcmetal.cli.local:credential", "Sealed secrets that the configuration names, on the daemon's own host."
     ),
+    "ca": Entry("bcmetal.cli.ca:ca", "The authority that signs nodes' certificates, on the daemon's own host."),
 }
 
 

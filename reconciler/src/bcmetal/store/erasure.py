@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, bindparam, insert, select
+from sqlalchemy import Connection, Row, and_, bindparam, func, insert, or_, select
 
 from bcmetal.decisions import Micros
 from bcmetal.store import jsontext
-from bcmetal.store.tables import erasure_records
+from bcmetal.store.tables import erasure_records, nodes, tombstones
 from bcmetal.store.values import AddErasureRecord, Json
 
 
@@ -31,13 +31,7 @@ _OF_NODE: Final = (
     .where(erasure_records.c.node_id == bindparam("node_id"))
     .order_by(erasure_records.c.at, erasure_records.c.record_id)
 )
-_OF_TENANTS: Final = (
-    select(erasure_records)
-    .where(erasure_records.c.tenant_id.in_(bindparam("tenants", expanding=True)))
-    .where(erasure_records.c.record_id < bindparam("before"))
-    .order_by(erasure_records.c.record_id.desc())
-    .limit(bindparam("limit"))
-)
+_GET: Final = select(erasure_records).where(erasure_records.c.record_id == bindparam("record_id"))
 
 
 def add(c: Connection, node_id: str, tenant_id: str, pool_id: str, fact: AddErasureRecord, now: Micros) -> None:
@@ -59,13 +53,41 @@ def of_node(c: Connection, node_id: str) -> list[ErasureRow]:
     return [_row(row) for row in c.execute(_OF_NODE, {"node_id": node_id})]
 
 
+def get(c: Connection, record_id: str) -> ErasureRow | None:
+    row = c.execute(_GET, {"record_id": record_id}).one_or_none()
+    return None if row is None else _row(row)
+
+
 def list_page(
-    c: Connection, tenants: Sequence[str], limit: int, cursor: str | None = None
+    c: Connection,
+    tenant_id: str,
+    limit: int,
+    cursor: str | None = None,
+    *,
+    pools: Sequence[str] | None = None,
+    node: str | None = None,
+    serial: str | None = None,
 ) -> tuple[list[ErasureRow], str | None]:
-    """Newest first. The cursor is opaque; None: that was the last page."""
-    asked = {"tenants": list(tenants), "before": cursor or "~", "limit": limit + 1}
-    found = [_row(row) for row in c.execute(_OF_TENANTS, asked)]
-    return found[:limit], (found[limit - 1].record_id if len(found) > limit else None)
+    """Newest first. `node`: an id, or a name that a node of the tenant has, or had when it was removed. A serial is compared without case.
+
+    `pools` None: of all, also those that are no more. The cursor is opaque; None: that was the last page.
+    """
+    r = erasure_records.c
+    found = select(erasure_records).where(r.tenant_id == tenant_id).order_by(r.at.desc(), r.record_id.desc())
+    if pools is not None:
+        found = found.where(r.pool_id.in_(list(pools)))
+    if node is not None:
+        named = [select(t.c.node_id).where(t.c.tenant_id == tenant_id, t.c.name == node) for t in (nodes, tombstones)]
+        found = found.where(or_(r.node_id == node, *(r.node_id.in_(ids) for ids in named)))
+    if serial is not None:
+        found = found.where(func.lower(r.serial) == serial.lower())
+    if cursor is not None:
+        at_text, _, last_id = cursor.partition(".")
+        at = int(at_text) if at_text.isdecimal() else 0
+        found = found.where(or_(r.at < at, and_(r.at == at, r.record_id < last_id)))
+    rows = [_row(row) for row in c.execute(found.limit(limit + 1))]
+    more = f"{rows[limit - 1].at}.{rows[limit - 1].record_id}" if len(rows) > limit else None
+    return rows[:limit], more
 
 
 def _row(row: Row[Any]) -> ErasureRow:
