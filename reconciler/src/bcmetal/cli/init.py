@@ -214,6 +214,7 @@ def _tell(places: Places, named: bool) -> None:
     click.echo("next:")
     flag = f" --config {places.config}" if named else ""
     click.echo(f"  bcmetal credential set fleet{flag}")
+    click.echo(f"  bcmetal ca init --root-out FILE{flag}    # only where machines shall join: FILE is yours to keep")
     if os.geteuid() == 0 and not named:
         click.echo("  systemctl enable --now bcmetald")
     else:

@@ -93,6 +93,16 @@ _LIVE_LEAVES: Final = (
         certificates.c.not_after_at > bindparam("now"),
     )
 )
+_LEFT_BEHIND: Final = (
+    select(certificates.c.node_id)
+    .where(certificates.c.revoked_at.is_(None))
+    .group_by(certificates.c.node_id)
+    .having(
+        func.max(certificates.c.issued_at) < bindparam("since"),
+        func.max(certificates.c.not_after_at) > bindparam("ended_after"),
+    )
+    .order_by(certificates.c.node_id)
+)
 _ADD_ROOT: Final = insert(trust_roots).on_conflict_do_nothing()
 _BACK_ROOT: Final = update(trust_roots).where(trust_roots.c.sha256 == bindparam("a_sha256")).values(removed_at=None)
 _ROOTS: Final = select(trust_roots).order_by(trust_roots.c.added_at.desc(), trust_roots.c.sha256)
@@ -160,6 +170,11 @@ def retire(c: Connection, issuer_id: str) -> bool:
 def live_leaves(c: Connection, issuer_id: str, now: Micros) -> int:
     """Nodes' certificates of this issuer that are still good."""
     return int(c.execute(_LIVE_LEAVES, {"issuer_id": issuer_id, "now": now}).scalar_one())
+
+
+def left_behind(c: Connection, since: Micros, ended_after: Micros) -> tuple[str, ...]:
+    """Nodes that were given no certificate, and so no trust bundle, since then, though theirs could still be renewed."""
+    return tuple(c.execute(_LEFT_BEHIND, {"since": since, "ended_after": ended_after}).scalars())
 
 
 def add_root(c: Connection, sha256: str, certificate: str, now: Micros) -> None:
