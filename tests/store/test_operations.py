@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from bcmetal.decisions import EndStatus, Move
+from bcmetal.decisions import EndStatus, Micros, Move
 from bcmetal.errors import Conflict, Lost
 from bcmetal.states import Disks, SideVerb, State, Verb
-from bcmetal.store import audit, idempotency, nodes, operations, sealed, views
+from bcmetal.store import audit, claims, idempotency, nodes, operations, sealed, views
 from bcmetal.store.values import NewOperation, NodeRow, SetSighting
 from store.samples import (
     NOW,
@@ -222,7 +222,12 @@ def test_an_abort_in_maintenance_ends_at_once_and_its_cleanup_waits(db: Db) -> N
     assert (found.status, found.ended_at, found.touched) == ("aborted", later(1), True)
     assert claim(db, now=later(1)) == []
     db.write(nodes.update, node_id, {"maintenance": False}, later(2))
+    assert (
+        claim(db, now=later(2)) == claim(db, "daemon-2", now=later(2)) == []
+    )  # its last call to the BMC may not be over
+    db.write(claims.let_go, held)
     [held] = claim(db, now=later(2))
+    db.write(claims.let_go, replace(held, epoch=held.epoch - 1, until=Micros(held.until - 1)))  # an older step of ours
     work = db.read(operations.get, cleanup.operation_id)
     assert work is not None
     assert (held.node_id, work.status) == (node_id, "queued")

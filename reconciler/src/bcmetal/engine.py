@@ -195,6 +195,7 @@ class Engine:
                     await self._side(lease, work, operation)
         except Stale:
             log.warning("node %s: the claim was lost; nothing was written", claim.node_id)
+            await self._let_go(lease)
         except Unavailable as error:
             log.warning("node %s: %s; it goes on where it was once its lease is over", claim.node_id, error)
         except Exception:  # a bug must end this one operation in words, not be met again with each lease for ever
@@ -204,6 +205,12 @@ class Engine:
         finally:
             if self._leases.get(claim.node_id) is lease:
                 del self._leases[claim.node_id]
+
+    async def _let_go(self, lease: HeldLease) -> None:
+        try:
+            await self.doors.store.write(claims.let_go, lease.claim)
+        except Unavailable as error:
+            log.warning("node %s: %s; it is free once its lease is over", lease.claim.node_id, error)
 
     async def _give_up(self, lease: HeldLease, work: Work, operation: OperationRow) -> None:
         """End an operation whose step or settling failed by a fault of ours; nothing of what it found is kept."""

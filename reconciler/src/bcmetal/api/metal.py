@@ -17,7 +17,7 @@ from bcmetal.errors import Fault, InvalidInput, Lost
 from bcmetal.settings import Action
 from bcmetal.settling import Ended, EndStatus, LastError
 from bcmetal.states import WORKFLOWS, SideVerb, State, System, Verb, failure_of
-from bcmetal.store import idempotency, nodes, operations
+from bcmetal.store import freezes, idempotency, nodes, operations
 from bcmetal.store.values import Json, NewOperation, NodeRow
 
 A = Action
@@ -115,12 +115,13 @@ async def abort(call: Call[models.NodeMutation]) -> Json:
 
 
 def _abort(c: Connection, plan: Decided) -> None:
-    """In maintenance no step runs, so the operation ends at once, and what it did is undone when the hold lifts."""
+    """In maintenance and in a freeze no step acts, so the operation ends at once, and what it did is undone when the hold lifts."""
     row, call = plan.row, plan.call
     under_way = operations.get(c, row.operation_id) if row.operation_id is not None else None
     if under_way is None:
         raise Lost
-    if row.facts.maintenance or row.facts.quiet:
+    frozen = freezes.covering(c, row.site_id, row.pool_id, row.location_rack)
+    if row.facts.maintenance or row.facts.quiet or frozen is not None:
         cleanup = None
         if under_way.touched:
             left = {"memo": dict(under_way.memo)}

@@ -1,4 +1,4 @@
-"""Cleanup: undo what an operation left that was aborted while nothing could be done (maintenance). Queued by the daemon alone.
+"""Cleanup: undo what an operation left that was aborted while nothing could be done (maintenance, a freeze). Queued by the daemon alone.
 
 The aborted operation's memo is the input: only what that operation did is undone.
 """

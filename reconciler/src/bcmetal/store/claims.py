@@ -45,6 +45,7 @@ __all__ = [
     "holds",
     "intent_begin",
     "intent_end",
+    "let_go",
     "load",
     "next_due",
     "peek",
@@ -177,6 +178,7 @@ _DUE: Final = (
     )
 )
 _RELEASE: Final = update(nodes_table).where(*OURS).values(_RELEASED)
+_LET_GO: Final = _RELEASE.where(n.claim_until == bindparam("a_until"))
 _RELEASE_DUE: Final = _RELEASE.values(due_at=bindparam("a_due"))
 _CLEAR: Final = update(nodes_table).where(n.claim_owner.like(bindparam("a_prefix") + "%", escape="/")).values(_RELEASED)
 _LOAD: Final = rows.NODE.where(n.claim_owner == bindparam("owner"), n.claim_epoch == bindparam("epoch"))
@@ -425,6 +427,11 @@ def release(c: Connection, claim: Claim, due_at: Micros | Literal["keep"] | None
         c.execute(_RELEASE, _guard(claim))
     else:
         c.execute(_RELEASE_DUE, {**_guard(claim), "a_due": due_at})
+
+
+def let_go(c: Connection, claim: Claim) -> None:
+    """Its workflow was ended from outside while its step ran; the step is over now, and nobody claimed the node since."""
+    c.execute(_LET_GO, {**_guard(claim), "a_epoch": claim.epoch + 1, "a_until": claim.until})
 
 
 def clear_own(c: Connection, owner_prefix: str) -> int:

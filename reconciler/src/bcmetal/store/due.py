@@ -181,8 +181,8 @@ def claim_due(
     """Up to `limit` nodes that are due and free, oldest first, each under a new epoch.
 
     Another's claim is free once it lapsed and `takeover_s` more went by. A workflow's first claim waits for room under the cap of its
-    verb, which counts for each live daemon; a verb without a cap has room. Nodes in maintenance, and quiet ones, are left out. Of BMCs that are away this owner holds at
-    most `slow_lane`.
+    verb, which counts for each live daemon; a verb without a cap has room. Nodes in maintenance, and quiet ones, are left out. Of BMCs
+    that are away this owner holds at most `slow_lane`.
     """
     if limit <= 0:
         return []

@@ -76,9 +76,8 @@ _END_NODE: Final = (
         failed_verb=bindparam("a_failed_verb"),
         failed_origin=bindparam("a_failed_origin"),
         due_at=n.side_due_at,
-        claim_owner=None,  # whoever runs its step now writes nothing more
-        claim_until=None,
-        claim_epoch=n.claim_epoch + 1,
+        claim_epoch=n.claim_epoch
+        + 1,  # whoever runs its step now writes nothing more, and is left the time to end its call
         updated_at=bindparam("a_now"),
     )
 )
@@ -233,7 +232,7 @@ def end_now(
     now: Micros,
     cleanup: NewOperation | None,
 ) -> None:
-    """End the workflow at once, such as by an abort in maintenance; what it left is undone by `cleanup` once the hold lifts.
+    """End the workflow at once, such as by an abort in maintenance or in a freeze; what it left is undone by `cleanup` once the hold lifts.
 
     A step that runs meanwhile loses its claim. Raises Lost when that workflow is no longer under way.
     """
