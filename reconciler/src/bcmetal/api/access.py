@@ -6,13 +6,25 @@ same as for a pool that does not exist.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from bcmetal.errors import NotFound, PermissionDenied
 from bcmetal.settings import Action, Pool, Settings, Site
+from bcmetal.states import Verb
 
+# What a grant must allow for each workflow. A retry needs what the verb that it does again needs.
+WORKFLOW_ACTIONS: Final[Mapping[Verb, Action]] = {
+    Verb.INSPECT: Action.OPERATE,
+    Verb.COMMISSION: Action.ERASE,
+    Verb.DEPLOY: Action.OPERATE,
+    Verb.SERVICE: Action.OPERATE,
+    Verb.RESCUE: Action.RESCUE,
+    Verb.UNRESCUE: Action.RESCUE,
+    Verb.RELEASE: Action.ERASE,
+    Verb.RETIRE: Action.RETIRE,
+}
 
 OF_THE_POOL_ALONE: Final = frozenset({Action.JOIN_CREATE, Action.JOIN_READ, Action.JOIN_REVOKE})
 
@@ -75,6 +87,16 @@ def require(allowed: Collection[Action], wanted: Collection[Action], who: Identi
     missing = sorted(action.value for action in wanted if action not in allowed)
     if missing:
         raise PermissionDenied(f"{who.name} may not {', '.join(missing)} on {place}", actions=missing, resource=place)
+
+
+def actions_for(verb: Verb, given: Mapping[str, Any]) -> frozenset[Action]:
+    """What a workflow needs with this input, as it is stored: a rebuild erases, a waiver is signed."""
+    found = {WORKFLOW_ACTIONS[verb]}
+    if verb is Verb.DEPLOY and given.get("rebuild"):
+        found.add(Action.ERASE)
+    if given.get("eraseWaiver") is not None:
+        found.add(Action.ERASE_WAIVER)
+    return frozenset(found)
 
 
 def pools_allowing(settings: Settings, who: Identity, tenant_id: str, action: Action) -> list[Pool]:

@@ -8,6 +8,7 @@ from sqlalchemy import Connection
 
 from bcmetal import models
 from bcmetal.answers import NodeView
+from bcmetal.api.access import WORKFLOW_ACTIONS, actions_for
 from bcmetal.api.calls import Call, method
 from bcmetal.api.checks import check_input
 from bcmetal.api.times import micros
@@ -32,13 +33,13 @@ def given_of(call: Call[models.NodeMutation], *names: str) -> dict[str, Any]:
 # ---------------------------------------------------------------- workflows
 
 
-@method("metal", models.Inspect, NodeView, A.OPERATE)
+@method("metal", models.Inspect, NodeView, WORKFLOW_ACTIONS[Verb.INSPECT])
 async def inspect(call: Call[models.Inspect]) -> Json:
     """Read who the machine is and what it is made of, through its BMC."""
     return await run_verb(call, Verb.INSPECT, given_of(call, "deep"))
 
 
-@method("metal", models.Commission, NodeView, A.ERASE)
+@method("metal", models.Commission, NodeView, WORKFLOW_ACTIONS[Verb.COMMISSION])
 async def commission(call: Call[models.Commission]) -> Json:
     """Make a machine ready to be deployed, by the named profile or the pool's."""
     check_input(call.input, call.settings, call.its_pool)
@@ -46,7 +47,7 @@ async def commission(call: Call[models.Commission]) -> Json:
 
 
 def _deploy_actions(asked: models.Deploy) -> frozenset[Action]:
-    return frozenset({A.OPERATE, A.ERASE} if asked.rebuild else {A.OPERATE})
+    return actions_for(Verb.DEPLOY, {"rebuild": asked.rebuild})
 
 
 @method("metal", models.Deploy, NodeView, _deploy_actions)
@@ -56,7 +57,7 @@ async def deploy(call: Call[models.Deploy]) -> Json:
     return await run_verb(call, Verb.DEPLOY, given_of(call, "image", "kind", "rebuild", "confirm_erase"))
 
 
-@method("metal", models.Rescue, NodeView, A.RESCUE)
+@method("metal", models.Rescue, NodeView, WORKFLOW_ACTIONS[Verb.RESCUE])
 async def rescue(call: Call[models.Rescue]) -> Json:
     """Start the machine from the pool's rescue ISO; its disks stay as they are."""
     if call.input.expires_after_s is not None:
@@ -69,14 +70,14 @@ async def rescue(call: Call[models.Rescue]) -> Json:
     return await run_verb(call, Verb.RESCUE, given)
 
 
-@method("metal", models.NodeMutation, NodeView, A.RESCUE)
+@method("metal", models.NodeMutation, NodeView, WORKFLOW_ACTIONS[Verb.UNRESCUE])
 async def unrescue(call: Call[models.NodeMutation]) -> Json:
     """End a rescue: eject its medium and start the machine's own system."""
     return await run_verb(call, Verb.UNRESCUE)
 
 
 def _release_actions(asked: models.Release) -> frozenset[Action]:
-    return frozenset({A.ERASE, A.ERASE_WAIVER} if asked.erase_waiver is not None else {A.ERASE})
+    return actions_for(Verb.RELEASE, {"eraseWaiver": asked.erase_waiver})
 
 
 @method("metal", models.Release, NodeView, _release_actions)
@@ -87,7 +88,7 @@ async def release(call: Call[models.Release]) -> Json:
 
 
 def _retire_actions(asked: models.Retire) -> frozenset[Action]:
-    return frozenset({A.RETIRE, A.ERASE_WAIVER} if asked.erase_waiver is not None else {A.RETIRE})
+    return actions_for(Verb.RETIRE, {"eraseWaiver": asked.erase_waiver})
 
 
 @method("metal", models.Retire, NodeView, _retire_actions)
@@ -99,7 +100,7 @@ async def retire(call: Call[models.Retire]) -> Json:
 
 @method("metal", models.NodeMutation, NodeView, A.OPERATE)
 async def retry(call: Call[models.NodeMutation]) -> Json:
-    """Do the failed operation again, with the input that it had."""
+    """Do the failed operation again, with the input that it had. Needs what that verb needs as well."""
 
     def failed_input(c: Connection, row: NodeRow) -> Json:
         failed = operations.last_failed(c, row.node_id)
@@ -231,7 +232,7 @@ async def set_power(call: Call[models.SetPower]) -> Json:
     return await run_verb(call, SideVerb.SET_POWER, given_of(call, "action"))
 
 
-@method("metal", models.NotYet, NodeView, A.OPERATE)
+@method("metal", models.NotYet, NodeView, WORKFLOW_ACTIONS[Verb.SERVICE])
 async def service(call: Call[models.NotYet]) -> Json:
     """Not in this build."""
     return await run_verb(call, Verb.SERVICE)

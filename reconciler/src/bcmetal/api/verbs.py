@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection
 
+from bcmetal.api.access import actions_for, actions_on_pool, require
 from bcmetal.api.calls import Call
 from bcmetal.api.views import allowed_words, answer
 from bcmetal.decisions import SECOND, Move, Params, PoolPolicy, Refusal, Refused, decide
@@ -98,6 +99,9 @@ async def _decide(
     move = None
     if isinstance(verb, Verb | SideVerb):
         params = params_of(row.facts.failed_verb if verb is Verb.RETRY else verb, wanted, call.settings, call.its_pool)
+        if verb is Verb.RETRY and row.facts.failed_verb is not None:
+            wants = actions_for(row.facts.failed_verb, wanted)
+            require(actions_on_pool(call.settings, call.who, call.its_pool), wants, call.who, place_of(call))
         move = decided(call, row, decide(row.facts, verb, params, call.policy, call.now))
     return row, _plan(call, row, verb, move, wanted, seal)
 
@@ -214,6 +218,10 @@ def _plan(
         operation = replace(operation, sealed=tuple(seal(row, operation_id)))
     audit = call.audit(resource_of(row), "allowed", row.node_id, {"operation": operation_id, "input": dict(given)})
     return Decided(call, row, move, operation, audit, events, call.idempotency())
+
+
+def place_of(call: Call[Any]) -> str:
+    return f"compute-pool/{call.its_pool.name}"
 
 
 def resource_of(row: NodeRow) -> str:
