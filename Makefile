@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+LOCK := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
 
 .PHONY: help demo test check format docs lock setup install clean
 
@@ -19,7 +20,7 @@ demo: $(STAMP)  ## Twelve Redfish and four IPMI machines through their whole lif
 	$(BIN)/python -m bcmetal.demo
 
 test: $(STAMP)  ## All tests
-	@sh scripts/system-packages.sh
+	@sh scripts/system-packages.sh $(VENV)
 	$(BIN)/python -m pytest
 
 check: $(STAMP)  ## Lint, format, types, floors, generated documentation
@@ -36,8 +37,9 @@ format: $(STAMP)  ## Let ruff mend what it can
 docs: $(STAMP)  ## Write the generated pages of docs/ anew
 	$(BIN)/python scripts/generate_docs.py
 
-lock: $(STAMP)  ## Resolve requirements.in into constraints.txt
-	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --strip-extras requirements.in -o constraints.txt
+lock: $(STAMP)  ## Resolve requirements.in into constraints.txt, requirements-tpm.in into constraints-tpm.txt
+	$(LOCK) --strip-extras requirements.in -o constraints.txt
+	$(LOCK) --no-deps -c constraints.txt requirements-tpm.in -o constraints-tpm.txt
 
 install:  ## As root: /opt/bcmetal, /usr/local/bin/bcmetal, the systemd unit
 	PYTHON="$(PYTHON)" sh scripts/install.sh
