@@ -22,6 +22,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from bcmetal.states import SideVerb, State, Verb
+from bcmetal.text import sha256_fingerprint
 from bcmetal_drivers.address import parse
 from bcmetal_drivers.errors import BadAddress
 
@@ -61,9 +62,11 @@ def _moment(value: datetime) -> datetime:
 
 
 def _fingerprint(value: str) -> str:
-    bare = value.lower().removeprefix("sha256:").replace(":", "")
-    if len(bare) != 64 or any(char not in "0123456789abcdef" for char in bare):
-        raise ValueError("is no SHA-256 fingerprint: 64 hexadecimal digits, colons as you like")
+    bare = sha256_fingerprint(value)
+    if bare is None:
+        raise ValueError(
+            "is no SHA-256 fingerprint: 64 hexadecimal digits, colons as you like, as openssl prints it or bare"
+        )
     return bare
 
 
@@ -134,7 +137,11 @@ class OfNode(Located):
     node_id: NodeId
 
 
-class Mutation(Input):
+class Change(Input):
+    """Something is changed: such a call is audited when it is refused too."""
+
+
+class Mutation(Change):
     idempotency_key: IdempotencyKey | None = None
 
 

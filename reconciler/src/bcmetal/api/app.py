@@ -13,12 +13,21 @@ from typing import Any, Final
 
 from fastapi import FastAPI
 from pydantic import ValidationError
-from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from bcmetal import __version__
-from bcmetal.api import audit, enrolling, erasure, freeze, metal, reads  # each registers its methods
+from bcmetal.api import (  # each registers its methods
+    audit,
+    enrolling,
+    erasure,
+    freeze,
+    join_requests,
+    join_tokens,
+    joined,
+    metal,
+    reads,
+)
 from bcmetal.api.access import Identity, actions_on_pool, pool_of, require
 from bcmetal.api.auth import Gate
 from bcmetal.api.calls import METHODS, Call, Method
@@ -26,14 +35,12 @@ from bcmetal.api.calls import Services as Services
 from bcmetal.api.events import EventStreams
 from bcmetal.api.faults import (
     HEADERS,
-    NotAllowedMethod,
     NotJson,
-    TooLarge,
-    error_response,
     input_faults,
 )
 from bcmetal.api.openapi import document
-from bcmetal.errors import BcmetalError, Internal, InvalidInput, NotFound, PermissionDenied, Unavailable
+from bcmetal.api.requests import address_of, install_faults, read_body, trace_of
+from bcmetal.errors import BcmetalError, Internal, InvalidInput, PermissionDenied, Unavailable
 from bcmetal.models import Input, Located
 from bcmetal.store import audit as audit_rows
 from bcmetal.store import outbox
@@ -42,7 +49,7 @@ from bcmetal.store.values import NewAudit
 
 log = logging.getLogger(__name__)
 
-REGISTERED: Final = (audit, enrolling, erasure, freeze, metal, reads)
+REGISTERED: Final = (audit, enrolling, erasure, freeze, join_requests, join_tokens, joined, metal, reads)
 HELD_REASON: Final = "configuration-differs"
 BODY_LIMIT: Final = 256 * 1024
 _TRACE: Final = re.compile(r"00-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
@@ -75,53 +82,20 @@ def build_app(services: Services) -> FastAPI:
     async def events(request: Request) -> Response:
         return await streams.answer(request, address_of(request))
 
-    async def broken(request: Request, error: Exception) -> Response:
-        trace_id = trace_of(request, services)
-        log.error("a fault of bcmetal itself, trace %s", trace_id, exc_info=error)
-        return error_response(Internal(), trace_id)
-
-    async def known(request: Request, error: Exception) -> Response:
-        found = error if isinstance(error, BcmetalError) else Internal()
-        if found.api_code == Internal.api_code:
-            return await broken(request, error)
-        return error_response(found, trace_of(request, services))
-
-    async def unrouted(request: Request, error: Exception) -> Response:
-        status = error.status_code if isinstance(error, HTTPException) else 500
-        found = {404: NotFound(), 405: NotAllowedMethod([], NotAllowedMethod.__doc__ or "")}.get(status, Internal())
-        return error_response(found, trace_of(request, services))
-
     for method in METHODS.values():
         app.add_api_route(method.path, _route(services, gate, method), methods=["POST"], response_model=None)
     app.add_api_route("/api/openapi.json", openapi, methods=["GET"], response_model=None)
     app.add_api_route("/healthz", healthz, methods=["GET"], response_model=None)
     app.add_api_route("/readyz", readyz, methods=["GET"], response_model=None)
     app.add_api_route("/events", events, methods=["GET"], response_model=None)
-    app.add_exception_handler(BcmetalError, known)
-    app.add_exception_handler(HTTPException, unrouted)
-    app.add_exception_handler(Exception, broken)
+    install_faults(app, services.entropy)
     return app
-
-
-def address_of(request: Request) -> str:
-    """The connection's own peer; an IPv4 one as such, also where the listener is IPv6."""
-    return request.client.host.removeprefix("::ffff:") if request.client is not None else ""
-
-
-def trace_of(request: Request, services: Services) -> str:
-    """The caller's trace (W3C traceparent), else a new one; the same for the whole request."""
-    known: str | None = getattr(request.state, "trace_id", None)
-    if known is None:
-        given = _TRACE.fullmatch(request.headers.get("traceparent", ""))
-        known = given[1] if given is not None else services.entropy(16).hex()
-        request.state.trace_id = known
-    return known
 
 
 def _route(services: Services, gate: Gate, method: Method) -> Callable[[Request], Awaitable[Response]]:
     async def route(request: Request) -> Response:
-        trace_id, address = trace_of(request, services), address_of(request)
-        raw = await read_body(request)
+        trace_id, address = trace_of(request, services.entropy), address_of(request)
+        raw = await read_body(request, BODY_LIMIT)
         who = await gate.identify(request.scope, address)
         if services.held():
             raise Unavailable(
@@ -139,22 +113,6 @@ def _route(services: Services, gate: Gate, method: Method) -> Callable[[Request]
         return answer if isinstance(answer, Response) else JSONResponse(answer, headers=HEADERS)
 
     return route
-
-
-async def read_body(request: Request) -> bytes:
-    """Never more than the limit, whatever the headers say."""
-    length = request.headers.get("content-length", "0")
-    if not length.isdecimal() or int(length[:12]) > BODY_LIMIT:
-        raise TooLarge([], f"the body is larger than {BODY_LIMIT} bytes")
-    found = bytearray()
-    try:
-        async for chunk in request.stream():
-            found += chunk
-            if len(found) > BODY_LIMIT:
-                raise TooLarge([], f"the body is larger than {BODY_LIMIT} bytes")
-    except ClientDisconnect:
-        raise Unavailable("the caller hung up") from None
-    return bytes(found)
 
 
 def parse(method: Method, request: Request, raw: bytes) -> tuple[Input, dict[str, Any]]:

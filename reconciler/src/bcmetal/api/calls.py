@@ -14,7 +14,7 @@ from bcmetal.api.access import Identity
 from bcmetal.decisions import Micros, PoolPolicy
 from bcmetal.errors import Internal
 from bcmetal.events import Feed
-from bcmetal.models import Input, Mutation
+from bcmetal.models import Change, Input
 from bcmetal.settings import Action, Pool, Settings
 from bcmetal.states import Verb
 from bcmetal.store.ids import ENTROPY_BYTES, new_id
@@ -58,7 +58,7 @@ class Method:
 
     @property
     def mutates(self) -> bool:
-        return issubclass(self.model, Mutation)
+        return issubclass(self.model, Change)
 
     @property
     def about(self) -> str:
