@@ -19,6 +19,13 @@ def _bmc(address: str = "redfish://10.20.3.17", **more: Any) -> dict[str, Any]:
     return {"address": address, "username": "root", "password": secrets.token_urlsafe(9), **more}
 
 
+@pytest.mark.parametrize("prefix", ["", "SHA256:", "sha256 Fingerprint="])
+def test_a_fingerprint_is_taken_as_tools_print_it(site: Site, prefix: str) -> None:
+    shown = prefix + ":".join(["AB"] * 32)
+    answer = site.metal("enroll", {"name": "r3u17", "bmc": _bmc(tls={"fingerprint": shown}), "inspect": False})
+    assert answer.doc["bmc"]["tls"]["fingerprint"] == "ab" * 32
+
+
 def test_an_inspect_follows_in_the_same_transaction(site: Site) -> None:
     answer = site.metal("enroll", {"name": "r3u17", "bmc": _bmc(tls={"fingerprint": FINGERPRINT})})
     assert answer.status == 200

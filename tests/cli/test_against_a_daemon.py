@@ -125,7 +125,10 @@ def test_why_tells_the_state_what_is_allowed_and_the_next_command(run: Run, node
     said = run("why", node)
     assert said.code == 0, said.err
     assert f"{node} is inspected" in said.out
-    assert "commission" in said.out.partition("allowed")[2]
+    allowed = said.out.partition("allowed ")[2].partition("\n")[0]
+    assert "commission" in allowed
+    assert ", power" in allowed
+    assert "setPower" not in allowed
     assert f"next       bcmetal commission {node} --wait" in said.out
 
 
@@ -152,6 +155,7 @@ def test_a_plan_names_steps_and_does_nothing(run: Run, node: str) -> None:
     assert "erase_the_drives" in said.out
     refused = run("plan", "deploy", node, "--image", "demo")
     assert "is NOT allowed" in refused.out
+    assert "power is allowed" in run("plan", "power", "off", node).out
     assert view_of(run, node)["generation"] == before
 
 
@@ -290,7 +294,7 @@ def test_new_credentials_are_proven_before_they_count(run: Run, site: Site, node
     )
     assert wrong.code == 1
     said = run("why", node).out
-    assert "setBmcCredentials failed" in said
+    assert "node credentials failed" in said
     assert f"bcmetal node credentials {node}" in said
     assert run("refresh", node, "--wait", "--timeout", "60s").code == 0, "the old ones are kept"
 
@@ -303,7 +307,7 @@ def test_a_freeze_holds_and_is_lifted(run: Run, node: str) -> None:
     assert "timeout" in held.err
     assert run("abort", node, "--wait", "--timeout", "60s").code in (0, 1)
     assert run("power", "on", node, "--wait", "--timeout", "2s").code == 1
-    assert "setPower waits: frozen: incident 12" in run("why", node).out
+    assert "power waits: frozen: incident 12" in run("why", node).out
     assert run("freeze", "lift", "pool/demo").code == 0
     assert run("freeze", "list").out == ""
 
@@ -326,7 +330,13 @@ def test_a_failed_operation_gives_exit_code_one_and_its_hint(run: Run, site: Sit
     assert failed.code == 1
     assert "bmc-credentials-rejected" in failed.err
     assert "bcmetal node credentials wrong-pw" in failed.err
-    assert run("remove", "wrong-pw", "--yes").code == 0
+    words = ["node", "credentials", "wrong-pw", "--username", bmc.username, "--password-file", "-", "--wait"]
+    right = run(*words, stdin=bmc.password.get_secret_value() + "\n")
+    assert right.code == 0, right.err
+    assert "bmc-credentials-rejected" not in right.err, "the error of the inspect is none of this operation"
+    removed = run("remove", "wrong-pw", "--yes")
+    assert removed.code == 0
+    assert "it is gone" in removed.out
 
 
 def test_a_revoked_key_is_refused_at_once(site: Site, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -53,6 +54,40 @@ def test_an_unknown_command_is_a_usage_error() -> None:
     result = CliRunner().invoke(cli, ["comission", "n"])
     assert result.exit_code == 2
     assert "No such command" in result.output
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("comission", "n", "--json"),
+        ("--json", "node", "list", "--no-such-option"),
+        ("power", "sideways", "n", "--json"),
+        ("inspect", "--json"),
+        ("node", "update", "n", "--json"),
+        ("plan", "power", "n", "--json"),
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_under_json_is_one_document(words: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(cli, list(words))
+    assert result.exit_code == 2
+    error = json.loads(result.stdout)["error"]
+    assert error["code"] == "USAGE"
+    assert error["message"]
+    assert set(error) == {"code", "message", "details", "traceId"}
+    assert result.stderr == ""
+
+
+def test_what_follows_two_dashes_is_no_option() -> None:
+    result = CliRunner().invoke(cli, ["comission", "--", "--json"])
+    assert result.exit_code == 2
+    assert "No such command" in result.stderr
+
+
+def test_help_under_json_is_still_help() -> None:
+    result = CliRunner().invoke(cli, ["inspect", "--json", "--help"])
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "Usage: " in result.stdout
 
 
 def test_the_version_is_told() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bcmetal.text import LONGEST, ago, clean, size, span
+from bcmetal.text import LONGEST, ago, clean, sha256_fingerprint, size, span
 
 
 @given(st.text())
@@ -40,6 +40,30 @@ def test_ago_counts_from_an_rfc_3339_time() -> None:
     assert ago((now - timedelta(seconds=30)).isoformat(), now) == "30 s ago"
     assert ago(None) == "-"
     assert ago("not a time") == "-"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ab" * 32,
+        "AB" * 32,
+        ":".join(["AB"] * 32),
+        " SHA256:" + "Ab" * 32,
+        "SHA256:" + ":".join(["AB"] * 32),
+        "sha256 Fingerprint=" + ":".join(["AB"] * 32) + "\n",
+        "SHA256 Fingerprint=" + ":".join(["ab"] * 32),
+        "SHA-256 Fingerprint: " + " ".join(["AB"] * 32),
+    ],
+)
+def test_a_fingerprint_is_read_as_tools_print_it(text: str) -> None:
+    assert sha256_fingerprint(text) == "ab" * 32
+
+
+@pytest.mark.parametrize(
+    "text", ["", "ab" * 31, "ab" * 33, "zz" * 32, "sha1 Fingerprint=" + "ab" * 32, "MD5:" + "ab" * 32]
+)
+def test_what_is_no_sha_256_fingerprint_is_none(text: str) -> None:
+    assert sha256_fingerprint(text) is None
 
 
 def test_sizes_are_decimal_as_on_the_drive_s_label() -> None:

@@ -241,6 +241,17 @@ def test_a_placeholder_is_nobodys_identity(db: Db) -> None:
     assert doc_of(db, one)["identity"] == {"productUuid": None, "serial": None, "sku": None, "macs": []}
 
 
+def test_an_identity_is_shown_as_the_bmc_spells_it(db: Db) -> None:
+    node_id = a_node(db)
+    normal, other = "01" * 16, "02" * 16  # the smaller byte order, which nobody but us writes
+    agents = SetIdentifiers("agent", (Identifier("uuid", normal, "the agent's", "agent", True),))
+    bmcs = SetIdentifiers(
+        "bmc", (Identifier("uuid", normal, "4C4C4544-0042-3510", "bmc", True), uuid(other, usable=False))
+    )
+    know(db, node_id, agents, bmcs)
+    assert doc_of(db, node_id)["identity"]["productUuid"] == "4C4C4544-0042-3510"
+
+
 def test_what_no_source_says_any_more_is_let_go(db: Db) -> None:
     one, two = a_node(db), a_node(db)
     agents = Identifier("mac", "m1", "m1", "agent", True)

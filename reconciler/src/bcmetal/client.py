@@ -29,6 +29,8 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
+from bcmetal.text import sha256_fingerprint
+
 Json = dict[str, Any]
 
 CONNECT_S: Final = 10.0
@@ -132,8 +134,8 @@ def load_profile(path: Path) -> Profile:
 
 def normal_fingerprint(text: str) -> str:
     """`AA:BB:…`, `sha256:aabb…` and `aabb…` are one fingerprint: 64 lower-case hexadecimal digits."""
-    bare = text.strip().lower().removeprefix("sha256:").replace(":", "").replace(" ", "")
-    if len(bare) != 64 or any(c not in "0123456789abcdef" for c in bare):
+    bare = sha256_fingerprint(text)
+    if bare is None:
         raise ProfileFault("fingerprint: a SHA-256 fingerprint has 64 hexadecimal digits")
     return bare
 

@@ -1,7 +1,8 @@
-"""Text from machines and from other people, made safe for a terminal."""
+"""Text from machines and from other people: made safe for a terminal, or read in the forms that people paste."""
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -15,6 +16,16 @@ def clean(text: object) -> str:
         " " if c in "\t\n\r" else c for c in str(text)[:LONGEST] if c in "\t\n\r" or unicodedata.category(c)[0] != "C"
     )
     return out if len(str(text)) <= LONGEST else out + "…"
+
+
+def sha256_fingerprint(text: str) -> str | None:
+    """64 lower-case hexadecimal digits; None when it is no SHA-256 fingerprint.
+
+    `AA:BB:…`, `aabb…`, either after `SHA256:` or after openssl's `sha256 Fingerprint=`; in any case.
+    """
+    bare = re.sub(r"^sha-?256(?: fingerprint)?\s*[:=]", "", text.strip().lower())
+    bare = bare.replace(":", "").replace(" ", "")
+    return bare if re.fullmatch(r"[0-9a-f]{64}", bare) else None
 
 
 def moment(value: Any) -> datetime | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -43,3 +44,24 @@ class LazyGroup(click.Group):
         for heading, entries in self.sections:
             with formatter.section(heading):
                 formatter.write_dl([(name, entry.help) for name, entry in entries.items()])
+
+
+class TopGroup(LazyGroup):
+    """The whole command line. Under --json what click itself finds wrong with the usage is told as one JSON document, too."""
+
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **more: Any) -> Any:
+        """Exit codes stay click's: 2 for wrong usage."""
+        words = sys.argv[1:] if args is None else list(args)
+        before_names = words[: words.index("--")] if "--" in words else words
+        if "--json" not in before_names:
+            return super().main(words, *rest, **more)
+        try:
+            code = super().main(words, *rest, **{**more, "standalone_mode": False})
+        except click.ClickException as fault:
+            from bcmetal.cli.session import Session, say_fault
+
+            say_fault(Session(as_json=True), "USAGE", fault.format_message())
+            sys.exit(fault.exit_code)
+        except click.Abort:
+            sys.exit(1)
+        sys.exit(code if isinstance(code, int) else 0)

@@ -10,9 +10,10 @@ from typing import Any
 import click
 
 from bcmetal.cli.progress import stage
-from bcmetal.cli.session import Exit, Session, error_lines, exit_of, shared_options, verb_words, with_session, worst
+from bcmetal.cli.session import Exit, Session, error_lines, exit_of, shared_options, with_session, worst
 from bcmetal.cli.tables import outline, print_pairs, print_table, switched_on, table_of
 from bcmetal.cli.targets import resolve
+from bcmetal.cli.words import COMMANDS, POWER, command_of, verb_words
 from bcmetal.text import ago, clean, moment, size, span
 
 _nodes = click.argument("nodes", nargs=-1, required=True, metavar="NODE...")
@@ -103,13 +104,13 @@ def _why(view: dict[str, Any]) -> None:
 def _side_lines(view: dict[str, Any]) -> Iterator[str]:
     """Side operations that wait, and those that failed: what each waits for or ended with, and what helps."""
     for one in view.get("sideOperations") or []:
-        error = one.get("error") or {}
+        error, verb = one.get("error") or {}, command_of(one.get("verb"))
         if one.get("status") == "queued":
             ahead = _ahead(one.get("nextTryAt"))
             then = f", next try {ahead}" if one.get("waitingFor") and ahead else ""
-            yield f"{one.get('verb')} waits: {one.get('waitingFor') or 'its turn'} (asked {ago(one.get('since'))}{then})"
+            yield f"{verb} waits: {one.get('waitingFor') or 'its turn'} (asked {ago(one.get('since'))}{then})"
         else:
-            yield f"{one.get('verb')} failed {ago(one.get('endedAt'))}: {error.get('code')}: {error.get('message')}"
+            yield f"{verb} failed {ago(one.get('endedAt'))}: {error.get('code')}: {error.get('message')}"
             if error.get("hint"):
                 yield f"  {error['hint']}"
 
@@ -203,6 +204,7 @@ Examples:
   bcmetal plan commission r3u17
   bcmetal plan release r3u17 --profile purge
   bcmetal plan deploy r3u17 --image installer
+  bcmetal plan power off r3u17
 """
 )
 @click.argument("verb")
@@ -223,15 +225,19 @@ def plan(
     rebuild: bool,
     confirm_erase: str | None,
 ) -> None:
-    """What VERB would do to nodes, and whether it would be allowed. Nothing is done."""
+    """What VERB would do to nodes, and whether it would be allowed. Nothing is done. For power the action comes first: `plan power off NODE`."""
     given: dict[str, Any] = {"profile": profile_name, "confirmErase": confirm_erase, "rebuild": rebuild or None}
     if image:
         given |= {"image": {"name": image}, "kind": "iso"}
+    if verb == "power":
+        if nodes[0] not in POWER or len(nodes) == 1:
+            raise click.UsageError(f"say which: plan power ACTION NODE..., with ACTION one of {', '.join(POWER)}")
+        given["action"], nodes = POWER[nodes[0]], nodes[1:]
     body = {"verb": _METHODS.get(verb, verb), "input": {k: v for k, v in given.items() if v is not None}}
     _each(session, "plan", nodes, body, lambda answer: _plan(verb, answer))
 
 
-_METHODS = {"power": "setPower", "credentials": "setBmcCredentials"}  # where the command has a shorter word
+_METHODS = {command.removeprefix("node "): verb for verb, command in COMMANDS.items()}
 
 
 def _plan(verb: str, answer: dict[str, Any]) -> None:

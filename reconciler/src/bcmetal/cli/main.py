@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from bcmetal.cli.lazy import Entry, LazyGroup
+from bcmetal.cli.lazy import Entry, TopGroup
 from bcmetal.cli.session import Session
 
 _VERBS = {
@@ -53,7 +53,7 @@ _DAEMON = {
 
 
 @click.group(
-    cls=LazyGroup,
+    cls=TopGroup,
     sections=(
         ("Move machines (each takes several NODEs: names, ids, 'r1u[01-20]', 'gpu-*')", _VERBS),
         ("Look", _LOOKING),

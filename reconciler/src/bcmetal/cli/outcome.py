@@ -43,6 +43,8 @@ class Outcome:
         state = (self.view or {}).get("state", "")
         if self.what == "accepted":
             return f"{self.node}: {verb} accepted, now {state}" if state else f"{self.node}: {verb} accepted"
+        if self.what == "done" and (self.view or {}).get("removedAt"):
+            return f"{self.node}: {verb} done, it is gone; its history stays"
         if self.what == "done":
             return f"{self.node}: {verb} done, now {state}" if state else f"{self.node}: {verb} done"
         error = self.error or {}

@@ -54,13 +54,13 @@ def stage(view: dict[str, Any]) -> str:
 
 
 def waits_for(view: dict[str, Any]) -> str:
+    """What the operation under way waits for. Not `lastError`: before the end it is another operation's, after it the outcome says it."""
     operation = view.get("operation") or {}
     waiting = operation.get("waitingFor")
-    error = operation.get("error") or view.get("lastError") or {}
-    if waiting:
-        attempts = operation.get("attempts")
-        return clean(f"{waiting} (try {attempts})" if attempts and attempts > 1 else waiting)
-    return clean(f"{error.get('code')}: {error.get('message')}") if error and not operation else ""
+    if not waiting:
+        return ""
+    attempts = operation.get("attempts")
+    return clean(f"{waiting} (try {attempts})" if attempts and attempts > 1 else waiting)
 
 
 class Lines:
@@ -165,9 +165,13 @@ def look(session: Session, one: Awaited) -> tuple[dict[str, Any], Outcome | None
     view = session.client.call("metal", "get", {**where, "nodeId": one.view["nodeId"]})
     if (view.get("operation") or {}).get("id") == one.operation_id:
         return view, None
+    side = next((o for o in view.get("sideOperations") or [] if o.get("id") == one.operation_id), None)
+    if side is not None and side.get("status") not in ENDED:
+        return {**view, "operation": side}, None
     timeline = session.client.call("metal", "timeline", {**where, "nodeId": one.view["nodeId"]})
     entry = next((o for o in timeline["operations"] if o.get("id") == one.operation_id), None)
     if entry is None or entry.get("status") not in ENDED:
         return view, None
-    error = (view.get("lastError") or entry.get("error")) if entry["status"] != "done" else None
+    # The operation's own error: the node's `lastError` may be that of an earlier one.
+    error = None if entry["status"] == "done" else entry.get("error") or view.get("lastError")
     return view, Outcome(one.node, str(entry["status"]), view, error, one.operation_id)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
 import click
 
+from bcmetal.cli.words import said, verb_words
 from bcmetal.text import clean
 
 if TYPE_CHECKING:
@@ -147,9 +148,14 @@ def shared_options(fn: F) -> F:
 
 def say_fault(session: Session, code: str, message: str) -> None:
     if session.as_json:
-        session.answer({"error": {"code": code, "message": message}})
+        session.answer(fault_doc(code, message))
     else:
         click.echo(f"bcmetal: {clean(message)}", err=True)
+
+
+def fault_doc(code: str, message: str) -> Json:
+    """What went wrong on this side, in the shape of the API's errors."""
+    return {"error": {"code": code, "message": clean(message), "details": {}, "traceId": ""}}
 
 
 def say_error(session: Session, e: ApiError) -> None:
@@ -172,8 +178,9 @@ def error_lines(error: Mapping[str, Any], node: str | None = None) -> list[str]:
         lines = [clean(f"{lead}{error['code']}: {error['message']}")]
         if details.get("field") and str(details["field"]) not in str(error["message"]):
             lines.append(clean(f"  input: {details['field']}"))
-    if details.get("confirmErase"):
-        lines.append(clean(f"  say: --confirm-erase {details['confirmErase']}"))
+    say = said(details)
+    if say:
+        lines.append(clean(f"  say: {say}"))
     allowed = details.get("allowedVerbs")
     if allowed:
         lines.append(clean("  allowed now: " + ", ".join(verb_words(allowed))))
@@ -183,15 +190,3 @@ def error_lines(error: Mapping[str, Any], node: str | None = None) -> list[str]:
     if error.get("traceId") and error["code"] == "INTERNAL":
         lines.append(clean(f"  trace id: {error['traceId']}"))
     return lines
-
-
-def verb_words(allowed: Sequence[Any]) -> list[str]:
-    """`allowedVerbs` entries, `{verb, needs?}`, in words."""
-    words = []
-    for entry in allowed:
-        if isinstance(entry, dict):
-            needs = entry.get("needs")
-            words.append(f"{entry.get('verb')} (needs {needs})" if needs else str(entry.get("verb")))
-        else:
-            words.append(str(entry))
-    return words

@@ -11,6 +11,7 @@ import click
 
 from bcmetal.cli.asking import Duration, ask_each, how_of, verb_options
 from bcmetal.cli.session import Session, with_session
+from bcmetal.cli.words import POWER
 from bcmetal.text import clean
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -385,9 +386,6 @@ def refresh(session: Session, /, nodes: tuple[str, ...], **common: Any) -> None:
     ask_each(session, "refresh", "refresh", nodes, how_of(common), lambda _: {})
 
 
-_POWER = {"on": "on", "off": "off", "soft-off": "softOff", "cycle": "cycle", "nmi": "nmi"}
-
-
 @click.command(
     epilog="""\b
 Examples:
@@ -395,9 +393,9 @@ Examples:
   bcmetal power soft-off 'r3u[01-20]'
 """
 )
-@click.argument("action", type=click.Choice(list(_POWER)))
+@click.argument("action", type=click.Choice(list(POWER)))
 @verb_options
 @with_session
 def power(session: Session, /, action: str, nodes: tuple[str, ...], **common: Any) -> None:
     """Switch the machines' power through their BMCs."""
-    ask_each(session, f"power {action}", "setPower", nodes, how_of(common), lambda _: {"action": _POWER[action]})
+    ask_each(session, f"power {action}", "setPower", nodes, how_of(common), lambda _: {"action": POWER[action]})

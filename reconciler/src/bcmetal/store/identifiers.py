@@ -93,8 +93,13 @@ def forget(c: Connection, node_id: str) -> None:
 
 
 def serial_of(found: tuple[Identifier, ...]) -> str | None:
-    """A usable serial as the machine spells it: the BMC's before the agent's before the operator's."""
+    """A usable serial as the machine spells it."""
+    return raw_of("serial", found)
+
+
+def raw_of(kind: str, found: tuple[Identifier, ...]) -> str | None:
+    """A usable identifier of this kind as its source spells it: the BMC's before the agent's before the operator's."""
     order = {"bmc": 0, "agent": 1, "operator": 2}
-    usable = [one for one in found if one.kind == "serial" and one.usable]
+    usable = [one for one in found if one.kind == kind and one.usable]
     usable.sort(key=lambda one: order.get(one.source, 9))
     return usable[0].raw if usable else None

@@ -244,13 +244,12 @@ def address(scheme: str, host: str, port: int, system_path: str | None) -> str:
 
 
 def _identity(found: tuple[Identifier, ...]) -> dict[str, Any]:
-    def first(kind: str) -> str | None:
-        return next((one.value_norm for one in found if one.kind == kind and one.usable), None)
-
     return {
-        "productUuid": first("uuid"),
+        "productUuid": identifiers.raw_of(
+            "uuid", found
+        ),  # in the BMC's own byte order: the normal form is for comparing alone
         "serial": identifiers.serial_of(found),
-        "sku": next((one.raw for one in found if one.kind == "sku" and one.usable), None),
+        "sku": identifiers.raw_of("sku", found),
         "macs": sorted({one.value_norm for one in found if one.kind == "mac" and one.usable}),
     }
 
