@@ -23,6 +23,7 @@ from bcmetal_drivers.errors import (
     TimedOut,
     Unreachable,
 )
+from bcmetal_drivers.redfish import RedfishBmc
 from raw_bmc import (
     DOCS,
     LIMITS,
@@ -259,8 +260,8 @@ def test_proxy_variables_mean_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         b"[1, 2]",
         b'"text"',
         b"null",
-        b'{"a": NaN}',
-        b'{"a": Infinity}',
+        b"NaN",
+        b"-Infinity",
         b'{"a": 1}{"a": 1}',
         b'{"a": ',
         b"\xff\xfe{}",
@@ -273,6 +274,30 @@ def test_proxy_variables_mean_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_no_document_is_malformed_and_names_the_url(body: bytes) -> None:
     with a_raw_bmc(at(SYSTEM, [answer(body)])) as bmc, a_door(bmc) as door, pytest.raises(Malformed, match=SYSTEM):
         get(door)
+
+
+@pytest.mark.parametrize("odd", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])
+def test_what_is_no_number_is_read_as_absent_and_costs_nothing_else(odd: str) -> None:
+    body = f'{{"Id": "1", "Reading": {odd}, "Max": 1.5, "Of": [{odd}, 2, {{"Deep": {odd}, "Name": "NaN"}}]}}'.encode()
+    with a_raw_bmc(at(SYSTEM, [answer(body)])) as bmc, a_door(bmc) as door:
+        assert get(door) == {"Id": "1", "Max": 1.5, "Of": [2, {"Name": "NaN"}]}
+
+
+def test_a_machine_whose_sensor_has_no_reading_still_has_its_identity() -> None:
+    body = json.dumps({**DOCS[SYSTEM], "UUID": "x", "SerialNumber": "S1", "MemorySummary": {"TotalSystemMemoryGiB": 0}})
+    bodies = {**DOCS, "/redfish/v1": DOCS[ROOT]}
+    nan = body.replace('"TotalSystemMemoryGiB": 0', '"TotalSystemMemoryGiB": NaN').encode()
+
+    def script(asked: Asked) -> Iterable[bytes]:
+        return [answer(nan)] if asked.path == SYSTEM else documents(bodies)(asked)
+
+    with a_raw_bmc(script) as bmc:
+        address = BmcAddress("redfish+http", "127.0.0.1", bmc.port, SYSTEM)
+        driver = RedfishBmc(address, a_credential(), Trust(TrustKind.NONE), LIMITS)
+        try:
+            assert driver.identity().serial == "S1"
+        finally:
+            driver.close()
 
 
 @pytest.mark.parametrize("status", [400, 403, 404, 409, 418, 500, 502, 504])

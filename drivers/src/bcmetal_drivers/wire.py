@@ -9,6 +9,7 @@ from __future__ import annotations
 import http.client
 import io
 import json
+import math
 import select
 import socket
 import ssl
@@ -68,19 +69,40 @@ class Answer:
         return self.content.decode(errors="replace")
 
     def json(self) -> dict[str, Any]:
-        """The document. Raises Malformed unless it is one JSON object (NaN and infinities are no JSON)."""
+        """The document. Raises Malformed unless it is one JSON object.
+
+        NaN and infinities are no JSON; firmware writes them where a sensor has no reading, so that they are read as absent.
+        """
+        absent: list[str] = []
+
+        def number(text: str) -> object:
+            value = float(text)  # NaN, Infinity, and what is too large for a number, such as 1e999
+            if math.isfinite(value):
+                return value
+            absent.append(text)
+            return _NO_NUMBER
+
         try:
-            document = json.loads(self.content.decode("utf-8-sig"), parse_constant=_no_constant, strict=False)
+            text = self.content.decode("utf-8-sig")
+            document = json.loads(text, parse_constant=number, parse_float=number, strict=False)
         except (ValueError, RecursionError) as error:
             what = "an HTML page" if self.content.lstrip()[:1] == b"<" else "no JSON"
             raise Malformed(f"{self.url}: the answer ({self.status_code}) is {what}") from error
         if not isinstance(document, dict):
             raise Malformed(f"{self.url}: the answer is a JSON {type(document).__name__}, not an object")
-        return document
+        present: dict[str, Any] = _present(document) if absent else document
+        return present
 
 
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON")
+_NO_NUMBER: Final = object()
+
+
+def _present(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _present(one) for name, one in value.items() if one is not _NO_NUMBER}
+    if isinstance(value, list):
+        return [_present(one) for one in value if one is not _NO_NUMBER]
+    return value
 
 
 class Line:
