@@ -15,10 +15,14 @@ from bcmetal.join.ca import (
     Issuer,
     IssuerKind,
     issue_node_certificate,
+    kind_of,
     new_serial,
+    pem_of,
     renew_after,
 )
+from bcmetal.join.issuer_keys import OpenIssuers
 from bcmetal.join.public_keys import AllowedKey
+from bcmetal.settings import Joining
 
 NO_CA = "this daemon has no certificate authority yet: `bcmetal ca init`, then restart it"
 
@@ -53,3 +57,18 @@ class Authority:
             issuer, key, node_id, self.trust_domain, now, serial, lifetime_s=self.certificate_s
         )
         return issued, renew_after(issued.not_before_at, issued.not_after_at, self.entropy(8))
+
+
+def authority_from(opened: OpenIssuers, settings: Joining, entropy: Callable[[int], bytes]) -> Authority | None:
+    """None: there is no CA yet."""
+    if not opened.issuers:
+        return None
+    trusted = (one for one in opened.trusted.values() if kind_of(one.subject) is not IssuerKind.SERVER)
+    return Authority(
+        issuers=opened.issuers,
+        node_issuers=tuple(trusted),
+        roots=tuple(pem_of([root]) for root in opened.roots),
+        trust_domain=settings.trust_domain,
+        certificate_s=settings.certificate_s,
+        entropy=entropy,
+    )

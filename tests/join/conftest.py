@@ -1,0 +1,46 @@
+"""A site that machines join, on each database."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bcmetal.store.engine import open_store
+from join.site import JoinSite
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database with the schema in it, to be copied."""
+    path = tmp_path_factory.mktemp("template") / "db"
+    open_store(f"sqlite:///{path}").shut()
+    return path
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
+def site(request: pytest.FixtureRequest, tmp_path: Path, sqlite_template: Path) -> Iterator[JoinSite]:
+    """On both databases."""
+    if request.param == "postgresql":
+        yield from opened(request.getfixturevalue("postgres_url"))
+    else:
+        yield from opened(copied(sqlite_template, tmp_path))
+
+
+@pytest.fixture
+def one_site(tmp_path: Path, sqlite_template: Path) -> Iterator[JoinSite]:
+    """On SQLite alone, for what no database decides."""
+    yield from opened(copied(sqlite_template, tmp_path))
+
+
+def copied(template: Path, folder: Path) -> str:
+    shutil.copy(template, folder / "db")
+    return f"sqlite:///{folder / 'db'}"
+
+
+def opened(url: str) -> Iterator[JoinSite]:
+    made = JoinSite(url)
+    yield made
+    made.close()
