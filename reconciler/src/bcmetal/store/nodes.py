@@ -276,7 +276,17 @@ def _rewrite(c: Connection, node_id: str, owned: Owner, facts: Iterable[Fact], n
 def _apply_bmc(c: Connection, node_id: str, owned: Owner, fact: SetBmc, now: Micros) -> bool:
     if owned.bmc_id is not None:
         bmcs.change(c, owned.bmc_id, fact)
+        if fact.columns.get("cred_verified_at") is not None:
+            _accepted_for_all(c, owned.bmc_id, now)
     return True
+
+
+def _accepted_for_all(c: Connection, bmc_id: str, now: Micros) -> None:
+    """A password that the BMC accepted is the password of every node behind it."""
+    for node_id in bmcs.nodes_behind(c, bmc_id):
+        owned = owner(c, node_id)
+        if owned is not None:
+            _apply_condition(c, node_id, owned, SetCondition("credentials", "ok", "info", "", ""), now)
 
 
 def _apply_identifiers(c: Connection, node_id: str, owned: Owner, fact: SetIdentifiers, now: Micros) -> bool:
