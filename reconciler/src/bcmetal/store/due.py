@@ -34,8 +34,11 @@ from bcmetal.store.freezes import covering_node
 from bcmetal.store.tables import bmcs, nodes, operations
 from bcmetal.store.time import db_now
 from bcmetal.store.values import Claim
+from bcmetal_drivers.capabilities import Limits
 
-TAKEOVER_WAIT_S: Final = 55  # longer than a BMC call that began with its whole deadline left on a lease that then ended
+TAKEOVER_WAIT_S: Final = (
+    Limits().total_s + 10
+)  # longer than a BMC call that began with its whole deadline left on a lease that then ended
 SLOW_LANE: Final = 4
 _LOCK: Final = 0x62636D63  # claims that start workflows go one after the other, so that caps are exact
 
