@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 from typing import Final
 
 from cryptography import x509
@@ -39,6 +40,7 @@ _PBES2: Final = "06092a864886f70d01050d"
 _SCRYPT: Final = "06092b06010401da47040b"
 _AES_256_CBC: Final = "060960864801650304012a"
 _LABEL: Final = "ENCRYPTED PRIVATE KEY"
+_KEY: Final = re.compile("-----BEGIN [A-Z ]*PRIVATE KEY-----")
 
 
 def export_root(root: Root, passphrase: SecretStr) -> str:
@@ -66,12 +68,12 @@ def is_encrypted(text: str) -> bool:
 
 def read_key(text: str, passphrase: SecretStr | None, path: str) -> IssuerKey:
     """A private key in PEM form, which may stand beside certificates. `path` is whose, for the fault. Raises InvalidInput."""
-    begin = text.find("-----BEGIN", text.find("PRIVATE KEY") - 40) if "PRIVATE KEY" in text else -1
-    if begin < 0:
+    block = _KEY.search(text)
+    if block is None:
         raise InvalidInput([Fault(path, "holds no private key in PEM form")])
     secret = None if passphrase is None else passphrase.get_secret_value().encode()
     try:
-        key = load_pem_private_key(text[begin:].encode(), secret)
+        key = load_pem_private_key(text[block.start() :].encode(), secret)
     except TypeError:
         fault = "its key is encrypted, and no passphrase was given" if secret is None else "its key is not encrypted"
         raise InvalidInput([Fault(path, fault)]) from None
