@@ -1,6 +1,6 @@
 """The daemon: the only place where objects are wired together.
 
-One process: the API (TLS), the media listener (HTTP, for BMCs), the engine, and the ticks. SIGTERM and SIGINT end it in order, SIGHUP
+One process: the API (TLS), the media listener (HTTP, for BMCs), the agents' and the nodes' listeners (TLS), the engine, and the ticks. SIGTERM and SIGINT end it in order, SIGHUP
 reads the configuration again and refuses it whole when it is not valid.
 """
 
@@ -22,6 +22,7 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from bcmetal import __version__, sweeps
 from bcmetal.api.app import Services, build_app
+from bcmetal.api.join_listeners import JoinListeners
 from bcmetal.api.tls import api_server, bound
 from bcmetal.boot.media import media_app, media_config
 from bcmetal.boot.policy import fetch_policy
@@ -47,13 +48,14 @@ IDLE_EVERY_S = 20
 
 
 class Daemon:
-    """Everything of one running daemon. `api_address` and `media_address` are known once it is ready."""
+    """Everything of one running daemon. Its addresses, and those of `joins`, are known once it is ready."""
 
     def __init__(self, config: Path) -> None:
         self._config = config
         self._settings = load(config)
         self.api_address: tuple[str, int] | None = None
         self.media_address: tuple[str, int] | None = None
+        self.joins: JoinListeners | None = None
 
     def settings(self) -> Settings:
         return self._settings
@@ -77,6 +79,8 @@ class Daemon:
             lines = Lines(store, clock, vault, self.settings)
             engine = Engine(doors, lines, owner, may_work=lambda: presence.differs is None)
             feed = Feed(store, owner)
+            joins = JoinListeners(store, vault, self.settings, clock.now, system_entropy, engine.wake)
+            self.joins = joins
             services = Services(
                 store=store,
                 settings=self.settings,
@@ -88,9 +92,11 @@ class Daemon:
                 steps_of=lambda verb: tuple(workflow_of(Verb(verb)).steps),
                 version=__version__,
                 held=lambda: presence.differs is not None,
+                roots=joins.roots,
             )
             try:
-                await self._serve(services, engine, doors, lines, feed, presence, owner, stop, ready)
+                await joins.open()
+                await self._serve(services, joins, engine, doors, lines, feed, presence, owner, stop, ready)
             finally:
                 await presence.end()
             await lines.close()
@@ -101,6 +107,7 @@ class Daemon:
     async def _serve(
         self,
         services: Services,
+        joins: JoinListeners,
         engine: Engine,
         doors: Doors,
         lines: Lines,
@@ -123,10 +130,11 @@ class Daemon:
             loop.create_task(api.serve(sockets=api_sockets)),
             loop.create_task(media.serve(sockets=media_sockets)),
             loop.create_task(engine.run(stop)),
+            loop.create_task(joins.run(stop)),
         ]
         ticks.start()
         try:
-            while not (api.started and media.started) and not any(task.done() for task in tasks):  # noqa: ASYNC110 - uvicorn has no event for it
+            while not (api.started and media.started and joins.started) and not any(task.done() for task in tasks):  # noqa: ASYNC110 - uvicorn has no event for it
                 await asyncio.sleep(0.01)
             if ready is not None:
                 ready.set()

@@ -46,6 +46,7 @@ from bcmetal.store import audit as audit_rows
 from bcmetal.store import outbox
 from bcmetal.store.ids import ENTROPY_BYTES, new_id
 from bcmetal.store.values import NewAudit
+from bcmetal_agent.wire import TRUST_BUNDLE_PATH
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +74,12 @@ def build_app(services: Services) -> FastAPI:
     async def healthz(request: Request) -> Response:
         return JSONResponse({"ok": True}, headers=HEADERS)
 
+    async def trust_bundle(request: Request) -> Response:
+        roots = services.roots()
+        if not roots:
+            raise Unavailable("there is no certificate authority yet: `bcmetal ca init`")
+        return JSONResponse({"roots": list(roots)}, headers=HEADERS)
+
     async def readyz(request: Request) -> Response:
         await services.store.read(outbox.bounds)
         if services.held():
@@ -85,6 +92,7 @@ def build_app(services: Services) -> FastAPI:
     for method in METHODS.values():
         app.add_api_route(method.path, _route(services, gate, method), methods=["POST"], response_model=None)
     app.add_api_route("/api/openapi.json", openapi, methods=["GET"], response_model=None)
+    app.add_api_route(TRUST_BUNDLE_PATH, trust_bundle, methods=["GET"], response_model=None)
     app.add_api_route("/healthz", healthz, methods=["GET"], response_model=None)
     app.add_api_route("/readyz", readyz, methods=["GET"], response_model=None)
     app.add_api_route("/events", events, methods=["GET"], response_model=None)

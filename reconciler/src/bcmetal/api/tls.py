@@ -96,7 +96,12 @@ def api_server(
     if daemon.tls_cert is None or daemon.tls_key is None:
         raise StartRefused("the API needs TLS: set tls_cert and tls_key in [daemon], or run `bcmetal init`")
     context = server_context(daemon.tls_cert, secret_path(daemon.tls_key), daemon.client_ca)
-    config = uvicorn.Config(
+    return ApiServer(server_config(app, protocol, context)), [bound(daemon.api_listen)]
+
+
+def server_config(app: Any, protocol: type[asyncio.Protocol], context: ssl.SSLContext) -> uvicorn.Config:
+    """What every TLS listener has in common."""
+    return uvicorn.Config(
         app,
         http=protocol,
         ws="none",
@@ -112,7 +117,6 @@ def api_server(
         h11_max_incomplete_event_size=HEADER_LIMIT,
         ssl_context_factory=lambda _config, _default: context,
     )
-    return ApiServer(config), [bound(daemon.api_listen)]
 
 
 def bound(listen: str) -> socket.socket:
