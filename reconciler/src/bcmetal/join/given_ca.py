@@ -102,14 +102,21 @@ def _faults_of_chain(kind: IssuerKind, chain: tuple[x509.Certificate, ...], now:
             path = "root" if upper is root else f"{kind}.certificate"
             yield Fault(path, f"{upper.subject.rfc4514_string()} did not sign {lower.subject.rfc4514_string()}")
     for upper in chain[1:]:
-        path = "root" if upper is root else f"{kind}.certificate"
-        yield from (Fault(path, fault) for fault in (*_faults_of_authority(upper), *_faults_of_time(upper, now)))
+        told = (*_faults_of_authority(upper), *_faults_of_time(upper, now))
+        yield from (Fault(*_place(kind, upper, root, fault)) for fault in told)
     if not _signed(root, root):
         yield Fault("root", "is no root: it is not signed by its own key")
     for depth, upper in enumerate(chain[1:]):
         constraints = _extension(upper, x509.BasicConstraints)
         if constraints is not None and constraints.path_length is not None and constraints.path_length < depth + 1:
-            yield Fault("root" if upper is root else f"{kind}.certificate", "its pathlen allows no such chain below it")
+            yield Fault(*_place(kind, upper, root, "its pathlen allows no such chain below it"))
+
+
+def _place(kind: IssuerKind, upper: x509.Certificate, root: x509.Certificate, fault: str) -> tuple[str, str]:
+    """Whose file, and whose fault where several certificates are in it."""
+    if upper is root:
+        return "root", fault
+    return f"{kind}.certificate", f"{upper.subject.rfc4514_string()} {fault}"
 
 
 def _signed(lower: x509.Certificate, upper: x509.Certificate) -> bool:
