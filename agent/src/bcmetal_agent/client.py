@@ -39,11 +39,12 @@ class Refused:
 
 @dataclass(frozen=True)
 class RetryLater:
-    """No answer, or none to go by. `after_s`: what the server asked for. `alert`: the TLS library's name of what went wrong."""
+    """No answer, or none to go by. `after_s`: what the server asked for. `cut`: TLS was begun and broken off, as a server
+    does that does not like the client's certificate (its alert is often lost on the way)."""
 
     reason: str
     after_s: float | None = None
-    alert: str = ""
+    cut: bool = False
 
 
 JoinAnswer = wire.Admitted | wire.Challenge | wire.Deferred | Refused | RetryLater
@@ -237,10 +238,11 @@ def _call(
     except (TimeoutError, _Late):
         return RetryLater(f"{server} did not answer within {deadline_s:.0f} s")
     except ssl.SSLError as error:
-        alert = error.reason or ""
-        return RetryLater(f"TLS with {server} failed: {alert or 'closed by the other side'}", alert=alert)
+        return RetryLater(f"TLS with {server} failed: {error.reason or 'closed by the other side'}", cut=True)
     except http.client.HTTPException as error:
         return RetryLater(f"{server} broke off or speaks no HTTP: {type(error).__name__}")
+    except (ConnectionResetError, BrokenPipeError) as error:
+        return RetryLater(f"{server} broke off: {error.strerror}", cut=True)
     except OSError as error:
         return RetryLater(f"cannot reach {server}: {error.strerror or type(error).__name__}")
 

@@ -53,12 +53,11 @@ class NotConfigured(Exception):
 
 @dataclass(frozen=True)
 class Waiting:
-    """Not yet, and why. `after_s`: what the server asked for. `alert`: see RetryLater."""
+    """Not yet, and why. `after_s`: what the server asked for."""
 
     reason: str
     after_s: float | None = None
     request_id: str = ""
-    alert: str = ""
 
 
 @dataclass(frozen=True)
@@ -190,7 +189,7 @@ def settle(
     if isinstance(answer, Refused):
         raise Denied(answer)
     if isinstance(answer, RetryLater):
-        return Waiting(answer.reason, answer.after_s, alert=answer.alert)
+        return Waiting(answer.reason, answer.after_s)
     _notice_skew(answer.server_time, state, clock)
     if isinstance(answer, wire.Deferred):
         shown = "".join(char for char in answer.request_id if char.isprintable())
@@ -206,6 +205,7 @@ def settle(
         node_id=answer.node_id,
         server=str(where[0]),
         node_server=str(where[1]),
+        admitted_at=(_time(answer.server_time) or clock.now()).isoformat(timespec="seconds"),
         renew_after=renew_after.isoformat(timespec="seconds"),
         renew_at=renew_at.isoformat(timespec="seconds"),
     )

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from bcmetal_agent import keys, trust, wire
-from bcmetal_agent.client import Client, RenewAnswer, RetryLater
+from bcmetal_agent.client import Client, Refused, RenewAnswer, RetryLater
 from bcmetal_agent.join import Joiner, Waiting, settle
 from bcmetal_agent.pace import Clock, SystemClock
 from bcmetal_agent.state import Attempt, Identity, StateFolder
@@ -39,12 +39,15 @@ class Renewer:
         csr = wire.decode(wire.Renew, attempt.message.encode()).csr
         answer: RenewAnswer
         if self.clock.now() < identity.not_after:
-            context = trust.verified(identity.trust(), key_file=identity.key_file, chain_file=identity.chain_file)
-            answer = Client(self.node_server, context, self.call_s).renew(attempt.message.encode())
-            if isinstance(answer, RetryLater) and answer.alert.endswith("CERTIFICATE_EXPIRED"):
-                answer = self._past_the_end(identity, csr)  # by the server's clock, which is the one that counts
+            answer = self._as_a_node(identity, attempt)
+            if (
+                isinstance(answer, RetryLater) and answer.cut
+            ):  # perhaps past its end by the server's clock, which counts
+                answer = _better(answer, self._past_the_end(identity, csr))
         else:
             answer = self._past_the_end(identity, csr)
+            if isinstance(answer, Refused):  # perhaps this machine's clock is ahead, and the end has not come
+                answer = _better(answer, self._as_a_node(identity, attempt))
         where = (self.server, self.node_server)
         return settle(answer, attempt.key, where, self.state, self.clock, self.random)
 
@@ -56,6 +59,10 @@ class Renewer:
             found = Attempt(keys.key_pem(key), message, replaces=identity.name)
             self.state.keep("next", found)
         return found
+
+    def _as_a_node(self, identity: Identity, attempt: Attempt) -> RenewAnswer:
+        context = trust.verified(identity.trust(), key_file=identity.key_file, chain_file=identity.chain_file)
+        return Client(self.node_server, context, self.call_s).renew(attempt.message.encode())
 
     def _past_the_end(self, identity: Identity, csr: str) -> RenewAnswer:
         signature = keys.sign(keys.read_key(identity.key()), wire.renewal_statement(keys.request_der(csr)))
@@ -73,3 +80,7 @@ class Renewer:
             if isinstance(root, RetryLater):
                 return root
             return Client(self.server, trust.verified(root), self.call_s).renew(message)
+
+
+def _better(first: RenewAnswer, second: RenewAnswer) -> RenewAnswer:
+    return first if isinstance(second, Refused | RetryLater) else second

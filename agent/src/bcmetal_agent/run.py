@@ -32,6 +32,26 @@ class SecretsPlan:
 
 
 @dataclass
+class _Due:
+    """When to renew. `admitted_s`: on the monotonic clock, where it was in this process.
+
+    What was admitted just now goes by the server's clock and the time since, as this machine's clock may be off; it
+    comes earlier where the wall clock says so (a machine that slept), but never so that renewals chase each other.
+    """
+
+    identity: Identity
+    admitted_s: float | None
+    not_before_s: float = 0.0
+
+    def in_s(self, clock: Clock) -> float:
+        now_s, left_s = clock.monotonic(), (self.identity.renew_at - clock.now()).total_seconds()
+        if self.admitted_s is not None:
+            since_s = now_s - self.admitted_s
+            left_s = min(self.identity.renew_in_s - since_s, max(left_s, self.identity.life_s / 4 - since_s))
+        return max(left_s, self.not_before_s - now_s)
+
+
+@dataclass
 class Agent:
     """`joiner` is None where the options say nothing of joining: then there must be an identity."""
 
@@ -70,21 +90,24 @@ class Agent:
     def run(self) -> None:
         """For ever. Raises what `join` raises while there is no identity; later refusals are waited out."""
         self.notifier.ready()
+        kept = self.state.current()
         identity = self._first()
+        fresh = kept is None or kept.name != identity.name
+        due = _Due(identity, self.clock.monotonic() if fresh else None)
         renewals, fetches = Pace(self.random), Pace(self.random)
-        renew_s = fetch_s = self.clock.monotonic()  # not before
-        fetched = self.secrets is None
+        fetch_s: float | None = None if self.secrets is None else self.clock.monotonic()
         while True:
-            now_s = self.clock.monotonic()
-            if self.clock.now() >= identity.renew_at and now_s >= renew_s:
-                renewed, wait_s = self._renew(identity, renewals)
-                renew_s = self.clock.monotonic() + wait_s
-                fetched = fetched and (renewed is identity or self.secrets is None)
-                identity = renewed
-            if not fetched and now_s >= fetch_s and self.secrets is not None:
-                fetched, wait_s = self._fetch(identity, self.secrets, fetches)
-                fetch_s = self.clock.monotonic() + wait_s
-            self.notifier.sleep(self.clock, self._until_next(identity, renew_s, None if fetched else fetch_s))
+            if due.in_s(self.clock) <= 0:
+                renewed, wait_s = self._renew(due.identity, renewals)
+                due.not_before_s = self.clock.monotonic() + wait_s
+                if renewed is not due.identity:
+                    due = _Due(renewed, self.clock.monotonic())
+                    fetch_s = None if self.secrets is None else self.clock.monotonic()
+            if self.secrets is not None and fetch_s is not None and self.clock.monotonic() >= fetch_s:
+                fetched, wait_s = self._fetch(due.identity, self.secrets, fetches)
+                fetch_s = None if fetched else self.clock.monotonic() + wait_s
+            waits = [due.in_s(self.clock), *([] if fetch_s is None else [fetch_s - self.clock.monotonic()])]
+            self.notifier.sleep(self.clock, max(0.0, min(*waits, self.notifier.tick_s)))
 
     def _first(self) -> Identity:
         identity = self.state.current()
@@ -146,12 +169,6 @@ class Agent:
             log.warning("the control plane has no secret named %s", ", ".join(missing))
         pace.reset()
         return True, 0.0
-
-    def _until_next(self, identity: Identity, renew_s: float, fetch_s: float | None) -> float:
-        now_s = self.clock.monotonic()
-        due_s = (identity.renew_at - self.clock.now()).total_seconds()
-        waits = [max(due_s, renew_s - now_s), *([fetch_s - now_s] if fetch_s is not None else [])]
-        return min(max(min(waits), 0.0), self.notifier.tick_s)
 
     def _rest(self, answer: Waiting, pace: Pace) -> None:
         seconds = pace.after(answer.after_s)

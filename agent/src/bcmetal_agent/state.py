@@ -22,7 +22,7 @@ import secrets
 import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
@@ -53,11 +53,12 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Admission:
-    """What came with the certificate, and what the agent made of it. Times: RFC 3339, UTC."""
+    """What came with the certificate, and what the agent made of it. Times: RFC 3339, UTC; `admitted_at` by the server's clock."""
 
     node_id: str
     server: str
     node_server: str
+    admitted_at: str
     renew_after: str
     renew_at: str
 
@@ -81,14 +82,21 @@ class Identity:
         return self.folder / "chain.pem"
 
     @property
+    def life_s(self) -> float:
+        return (self.not_after - self.not_before).total_seconds()
+
+    @property
     def renew_at(self) -> datetime:
         """The stored moment where it makes sense, else half of the certificate's life."""
-        try:
-            at = datetime.fromisoformat(self.admission.renew_at).astimezone(UTC)
-        except (ValueError, OverflowError):
-            at = self.not_after
+        at = _moment(self.admission.renew_at)
         half = self.not_before + (self.not_after - self.not_before) / 2
-        return at if self.not_before <= at < self.not_after - timedelta(seconds=1) else half
+        return at if at is not None and self.not_before <= at < self.not_after else half
+
+    @property
+    def renew_in_s(self) -> float:
+        """How long after the admission, both by the server's clock; never so soon that renewals would chase each other."""
+        began = _moment(self.admission.admitted_at) or self.not_before
+        return max((self.renew_at - began).total_seconds(), self.life_s / 4)
 
     def key(self) -> str:
         return self.key_file.read_text()
@@ -249,6 +257,13 @@ def _sync(folder: Path) -> None:
         os.fsync(door)
     finally:
         os.close(door)
+
+
+def _moment(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
 
 
 def _json(value: Any) -> str:

@@ -73,7 +73,7 @@ class Endpoint:
     def parse(cls, url: str) -> Endpoint:
         """`https://HOST:PORT` and nothing more. Raises ValueError."""
         parts = urlsplit(url)
-        if parts.scheme != "https" or not parts.hostname or parts.port is None:
+        if not url.isprintable() or parts.scheme != "https" or not parts.hostname or parts.port is None:
             raise ValueError("a server is given as https://HOST:PORT")
         if parts.username or parts.password or parts.path not in ("", "/") or parts.query or parts.fragment:
             raise ValueError("a server is given as https://HOST:PORT and nothing more")
