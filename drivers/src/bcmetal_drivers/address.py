@@ -20,9 +20,8 @@ from typing import Final
 
 from bcmetal_drivers.capabilities import BmcAddress
 from bcmetal_drivers.errors import BadAddress
+from bcmetal_drivers.schemes import REDFISH, REDFISH_HTTP, SCHEMES, TO_BE_PROBED, written
 
-REDFISH, REDFISH_HTTP, IPMI, TO_BE_PROBED = "redfish", "redfish+http", "ipmi", ""
-DEFAULT_PORTS: Final = {REDFISH: 443, REDFISH_HTTP: 80, IPMI: 623, TO_BE_PROBED: 0}
 TEXT_LIMIT: Final = 1024
 
 _FORM: Final = re.compile(
@@ -31,33 +30,35 @@ _FORM: Final = re.compile(
 _LABEL: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 _ID: Final = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:-]|%[0-9A-Fa-f]{2})+")
 _SYSTEM: Final = re.compile(r"/redfish/v1/systems/([^/]+)", re.IGNORECASE)
-_HOW: Final = "write redfish://HOST[:PORT][/redfish/v1/Systems/ID], redfish+http://HOST, ipmi://HOST[:PORT], or HOST to have it probed"
 
 
 def parse(text: str) -> BmcAddress:
     """The address that this text means. Raises BadAddress, with what to write instead."""
     text = text.strip()
     if not text or len(text) > TEXT_LIMIT or not text.isascii() or not text.isprintable() or " " in text:
-        raise BadAddress(f"a BMC's address is plain text without blanks: {_HOW}")
+        raise BadAddress(f"a BMC's address is plain text without blanks: {_how()}")
     if "@" in text:
         raise BadAddress("leave the user name and the password out of the address: they are given apart")
     if "?" in text or "#" in text:
-        raise BadAddress(f"an address has no query and no fragment: {_HOW}")
+        raise BadAddress(f"an address has no query and no fragment: {_how()}")
     form, separator, rest = text.partition("://")
     if not separator:
         return _bare(text)
     scheme, maker = _scheme(form)
     authority, slash, path = rest.partition("/")
-    host, port = _authority(authority, DEFAULT_PORTS[scheme])
-    system = _system_path(slash + path)
-    if scheme == IPMI and slash + path not in ("", "/"):
-        raise BadAddress("an IPMI address has no path: write ipmi://HOST[:PORT]")
-    return BmcAddress(scheme, host, port, system, maker)
+    host, port = _authority(authority, SCHEMES[scheme].port)
+    if not SCHEMES[scheme].has_systems and slash + path not in ("", "/"):
+        raise BadAddress(f"an address of {scheme} has no path: write {scheme}://HOST[:PORT]")
+    return BmcAddress(scheme, host, port, _system_path(slash + path), maker)
+
+
+def _how() -> str:
+    return f"write {written()}, or HOST to have it probed"
 
 
 def _bare(text: str) -> BmcAddress:
     if "/" in text:
-        raise BadAddress(f"an address with a path needs its scheme: {_HOW}")
+        raise BadAddress(f"an address with a path needs its scheme: {_how()}")
     if text.count(":") > 1 and not text.startswith("["):
         return BmcAddress(TO_BE_PROBED, _host(f"[{text}]"), 0)
     host, port = _authority(text, 0)
@@ -66,11 +67,11 @@ def _bare(text: str) -> BmcAddress:
 
 def _scheme(form: str) -> tuple[str, str | None]:
     form = form.lower()
-    if form == IPMI:
-        return IPMI, None
+    if form in SCHEMES:
+        return form, None
     match = _FORM.fullmatch(form)
     if match is None:
-        raise BadAddress(f"no driver knows this scheme: {_HOW}")
+        raise BadAddress(f"no driver knows this scheme: {_how()}")
     maker = match["maker"]
     scheme = REDFISH_HTTP if match["transport"] == "+http" else REDFISH
     return scheme, None if maker == "redfish" else maker
@@ -105,7 +106,7 @@ def _host(text: str) -> str:
     name = text.lower().removesuffix(".")
     labels = name.split(".")
     if len(name) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
-        raise BadAddress(f"the host is no name and no IP address: {_HOW}")
+        raise BadAddress(f"the host is no name and no IP address: {_how()}")
     if labels[-1].isdigit():  # no top-level domain is a number, so this is meant as IPv4
         try:
             return str(ipaddress.IPv4Address(name))

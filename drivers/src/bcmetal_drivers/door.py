@@ -23,7 +23,6 @@ from urllib.parse import quote, urlsplit
 
 import sushy.exceptions
 
-from bcmetal_drivers.address import REDFISH_HTTP
 from bcmetal_drivers.capabilities import BmcAddress, Credential, Limits, Trust, TrustKind
 from bcmetal_drivers.errors import (
     DriverError,
@@ -37,6 +36,7 @@ from bcmetal_drivers.errors import (
     Unreachable,
 )
 from bcmetal_drivers.refusals import error_view, refusal, says_failure, words
+from bcmetal_drivers.schemes import REDFISH_HTTP
 from bcmetal_drivers.session import Session
 from bcmetal_drivers.tcp import Deadline
 from bcmetal_drivers.wire import Answer, Line

@@ -1,7 +1,4 @@
-"""Which driver speaks which scheme, and which scheme a host speaks.
-
-A new driver is one file and one line in DRIVERS.
-"""
+"""Opens the driver of an address, and finds out which scheme a host speaks. Which driver speaks which scheme is in `schemes`."""
 
 from __future__ import annotations
 
@@ -11,18 +8,13 @@ import socket
 import time
 from typing import Final
 
-from bcmetal_drivers.address import DEFAULT_PORTS, IPMI, REDFISH, REDFISH_HTTP
 from bcmetal_drivers.capabilities import Bmc, BmcAddress, Credential, Limits, Trust, TrustKind
 from bcmetal_drivers.door import Door
 from bcmetal_drivers.errors import BadAddress, DriverError, InsecureTransport, NotThisService, Unreachable
 from bcmetal_drivers.redfish_tree import is_root
+from bcmetal_drivers.schemes import IPMI, REDFISH, REDFISH_HTTP, SCHEMES
 from bcmetal_drivers.session import ROOT
 
-DRIVERS: Final = {
-    REDFISH: "bcmetal_drivers.redfish:RedfishBmc",
-    REDFISH_HTTP: "bcmetal_drivers.redfish:RedfishBmc",
-    IPMI: "bcmetal_drivers.ipmi:IpmiBmc",
-}
 IPMI_TRIES: Final = 3
 IPMI_WAIT_S: Final = 0.7
 
@@ -31,11 +23,11 @@ def open_bmc(
     address: BmcAddress, credential: Credential, trust: Trust | None = None, limits: Limits | None = None
 ) -> Bmc:
     """The driver for this address. It connects at its first call. Raises BadAddress, InsecureTransport."""
-    named = DRIVERS.get(address.scheme)
-    if named is None:
+    scheme = SCHEMES.get(address.scheme)
+    if scheme is None:
         what = f"no driver speaks {address.scheme}" if address.scheme else "the address was not probed yet"
         raise BadAddress(f"{address}: {what}")
-    module, _, name = named.partition(":")
+    module, _, name = scheme.driver.partition(":")
     driver: type[Bmc] = getattr(importlib.import_module(module), name)
     opened: Bmc = driver(address, credential, trust or Trust(), limits or Limits())  # type: ignore[call-arg]  # a Protocol has no __init__
     return opened
@@ -50,7 +42,7 @@ def probe(host: str, port: int | None = None, trust: Trust | None = None, limits
     troubles: list[DriverError] = []
     schemes = [REDFISH, REDFISH_HTTP] if trust.kind is TrustKind.NONE else [REDFISH]
     for scheme in schemes:
-        address = BmcAddress(scheme, host, port or DEFAULT_PORTS[scheme])
+        address = BmcAddress(scheme, host, port or SCHEMES[scheme].port)
         try:
             if _speaks_redfish(address, trust, limits):
                 return address
@@ -58,7 +50,7 @@ def probe(host: str, port: int | None = None, trust: Trust | None = None, limits
             troubles.append(error)
         else:
             troubles.append(NotThisService(f"{host}: the host answers, but it is no Redfish service"))
-    address = BmcAddress(IPMI, host, port or DEFAULT_PORTS[IPMI])
+    address = BmcAddress(IPMI, host, port or SCHEMES[IPMI].port)
     if _speaks_ipmi(address, limits):
         return address
     telling = [error for error in troubles if not isinstance(error, Unreachable)]

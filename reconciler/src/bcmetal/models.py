@@ -25,6 +25,7 @@ from bcmetal.states import SideVerb, State, Verb
 from bcmetal.text import sha256_fingerprint
 from bcmetal_drivers.address import parse
 from bcmetal_drivers.errors import BadAddress
+from bcmetal_drivers.schemes import families
 
 TENANT: Final = r"^[A-Za-z0-9._:-]{1,128}$"
 POOL: Final = r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$"
@@ -94,10 +95,19 @@ def _address_of_a_known_form(value: str) -> str:
     return value
 
 
+def _driver(value: str) -> str:
+    if value not in families():
+        raise ValueError(f"is none of {', '.join(families())}")
+    return value
+
+
 Short = Annotated[str, StringConstraints(pattern=PRINTABLE, min_length=1, max_length=128)]
 Reason = Annotated[str, StringConstraints(pattern=PRINTABLE, min_length=1, max_length=400)]
 Address = Annotated[
     str, StringConstraints(pattern=PRINTABLE, min_length=1, max_length=512), AfterValidator(_address_of_a_known_form)
+]
+DriverName = Annotated[
+    str, StringConstraints(max_length=32), AfterValidator(_driver), Field(json_schema_extra={"enum": list(families())})
 ]
 Mac = Annotated[str, StringConstraints(pattern=MAC, to_lower=True)]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9A-Fa-f]{64}$", to_lower=True)]
@@ -174,7 +184,7 @@ class BmcPlace(Input):
     """`address`: redfish://HOST[:PORT][/redfish/v1/Systems/ID], redfish+http://…, ipmi://HOST[:PORT], a maker's form, or a bare HOST."""
 
     address: Address
-    driver: Literal["redfish", "ipmi"] | None = None
+    driver: DriverName | None = None
     system_id: Short | None = None
     tls: Tls = Tls()
 
@@ -199,7 +209,7 @@ class BmcChange(Input):
     """What is left out stays as it is."""
 
     address: Address | None = None
-    driver: Literal["redfish", "ipmi"] | None = None
+    driver: DriverName | None = None
     system_id: Short | None = None
     tls: Tls | None = None
     credential_ref: Word | None = None

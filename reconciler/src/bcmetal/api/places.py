@@ -20,11 +20,9 @@ from bcmetal.store.values import BmcRow
 from bcmetal_drivers.address import parse
 from bcmetal_drivers.capabilities import BmcAddress, TrustKind
 from bcmetal_drivers.errors import BadAddress
+from bcmetal_drivers.schemes import SCHEMES, family_of
 
 PIN_FIRST: Final = "pin-first"  # the first certificate that is seen is the one; pinned by the first inspect
-PORTS: Final = {"redfish": 443, "redfish+http": 80, "ipmi": 623}
-IPMI_USERNAME_BYTES: Final = 16  # IPMI 2.0, 22.28 and 22.30
-IPMI_PASSWORD_BYTES: Final = 20
 _SYSTEM: Final = re.compile(r"(/redfish/v1/Systems/)?[A-Za-z0-9._~:-]{1,120}")
 
 
@@ -51,7 +49,7 @@ def place_of(
         return None, [Fault("bmc.address", str(error))]
     faults = list(_address_faults(address, driver, system_id))
     if driver is not None and not address.scheme:
-        address = replace(address, scheme=driver, port=address.port or PORTS[driver])
+        address = replace(address, scheme=driver, port=address.port or SCHEMES[driver].port)
     if system_id is not None:
         path = system_id if system_id.startswith("/") else f"/redfish/v1/Systems/{system_id}"
         address = replace(address, system_path=path)
@@ -59,24 +57,28 @@ def place_of(
     if network is None:
         text = "no network of the configuration holds it: add it to the cidrs (a host name: to the names) of a [networks] table"
         return None, [*faults, Fault("bmc.address", text)]
-    if address.scheme == "redfish+http" and not network.plain_http:
-        text = f"[networks.{network.name}] does not allow Redfish without TLS (plain_http)"
+    if _in_clear(address) and not network.plain_http:
+        text = f"[networks.{network.name}] does not allow {address.scheme}, which has no TLS (plain_http)"
         faults.append(Fault("bmc.address", text))
     kind, value, wrong = _trust(address, network, tls, before)
     faults += wrong
     return Place(address, network, kind, value), faults
 
 
+def _in_clear(address: BmcAddress) -> bool:
+    return address.scheme in SCHEMES and SCHEMES[address.scheme].in_clear
+
+
 def _address_faults(address: BmcAddress, driver: str | None, system_id: str | None) -> Iterator[Fault]:
-    family = address.scheme.partition("+")[0]
+    family = family_of(address.scheme)
     if driver is not None and family and family != driver:
         yield Fault("bmc.driver", f"the address is one of {family}")
     if system_id is None:
         return
     if not _SYSTEM.fullmatch(system_id):
         yield Fault("bmc.systemId", "must be the system's id, or its path under /redfish/v1/Systems/")
-    elif (family or driver) == "ipmi":
-        yield Fault("bmc.systemId", "an IPMI BMC has one system, without an id")
+    elif (family or driver) and not SCHEMES[family or driver or ""].has_systems:
+        yield Fault("bmc.systemId", f"a BMC of {family or driver} has one system, without an id")
     elif address.system_path is not None and address.system_path.rpartition("/")[2] != system_id.rpartition("/")[2]:
         yield Fault("bmc.systemId", "the address names another system")
 
@@ -85,9 +87,9 @@ def _trust(
     address: BmcAddress, network: Network, tls: Tls | None, before: BmcRow | None
 ) -> tuple[str, str, list[Fault]]:
     said = tls is not None and bool(tls.model_fields_set)
-    if address.scheme in ("ipmi", "redfish+http"):
+    if address.scheme and not SCHEMES[address.scheme].has_certificate:
         wrong = [Fault("bmc.tls", f"{address.scheme} has no certificate")] if said else []
-        return (TrustKind.SYSTEM if address.scheme == "ipmi" else TrustKind.NONE).value, "", wrong
+        return (TrustKind.NONE if _in_clear(address) else TrustKind.SYSTEM).value, "", wrong
     if tls is not None and tls.fingerprint is not None:
         return TrustKind.FINGERPRINT.value, tls.fingerprint, []
     if tls is not None and tls.ca_pem is not None:
@@ -136,22 +138,25 @@ def reference_faults(settings: Settings, name: str, place: Place) -> Iterator[Fa
     if place.network.name not in found.networks:
         text = f"credential {name} is not for network {place.network.name}: add it to its networks in the configuration"
         yield Fault("bmc.credentialRef", text)
-    if place.address.scheme == "redfish+http":
+    if _in_clear(place.address):
         yield Fault("bmc.credentialRef", "a shared credential is not sent without TLS: give username and password")
     unproven = (TrustKind.NONE.value,) if not place.address.scheme else (TrustKind.NONE.value, PIN_FIRST)
-    if place.address.scheme != "ipmi" and place.trust_kind in unproven:
+    if place.trust_kind in unproven:
         text = "a shared credential is sent only to a pinned or verified certificate: give the SHA-256 that the BMC's own page shows"
         yield Fault("bmc.tls.fingerprint", f"is missing: {text}")
 
 
 def length_faults(scheme: str, username: str, password: str, prefix: str = "") -> Iterator[Fault]:
-    """IPMI's own limits; Redfish's are the models'."""
-    if scheme != "ipmi":
+    """The protocol's own limits; those of all protocols are the models'."""
+    spoken = SCHEMES.get(scheme)
+    if spoken is None:
         return
-    if len(username.encode()) > IPMI_USERNAME_BYTES:
-        yield Fault(f"{prefix}username", f"IPMI takes at most {IPMI_USERNAME_BYTES} bytes")
-    if len(password.encode()) > IPMI_PASSWORD_BYTES:
-        yield Fault(f"{prefix}password", f"IPMI takes at most {IPMI_PASSWORD_BYTES} bytes")
+    for field, value, most in (
+        ("username", username, spoken.username_bytes),
+        ("password", password, spoken.password_bytes),
+    ):
+        if most is not None and len(value.encode()) > most:
+            yield Fault(f"{prefix}{field}", f"{scheme} takes at most {most} bytes")
 
 
 def refuse(faults: list[Fault]) -> None:

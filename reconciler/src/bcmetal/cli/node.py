@@ -13,6 +13,7 @@ from bcmetal.cli.node_options import PASSWORD_FILE, PEM_FILE, given, labels_of, 
 from bcmetal.cli.outcome import Outcome, finish
 from bcmetal.cli.session import Session, shared_options, with_session
 from bcmetal.cli.targets import every_node, expand
+from bcmetal_drivers.schemes import families
 
 _COMMANDS = {
     "enroll": Entry("bcmetal.cli.node:enroll", "Enrol a machine by its BMC's address."),
@@ -49,7 +50,7 @@ Examples:
 )
 @click.argument("address")
 @click.option("--name", metavar="NAME", help="Lower-case letters, digits and hyphens; unique in its pool.")
-@click.option("--driver", type=click.Choice(["redfish", "ipmi"]), help="Ask for this protocol, instead of probing.")
+@click.option("--driver", type=click.Choice(families()), help="Ask for this protocol, instead of probing.")
 @click.option("--credential", metavar="NAME", help="A credential of the configuration.")
 @click.option("--username", metavar="NAME", help="The BMC's user; the password is prompted for.")
 @click.option("--password-file", type=PASSWORD_FILE, help="A file only you can read; - is standard input.")
