@@ -358,6 +358,20 @@ def test_a_certificate_from_the_future_is_vouched_for_by_nobody() -> None:
     assert vendor_of(CERTIFICATE, BUNDLE, NOW - timedelta(days=7300)) is None
 
 
+def test_a_signature_over_sha1_vouches_for_nothing() -> None:
+    certificate = ISSUER.certifies_by_sha1(RSA_KEY.public_key())
+    assert vendor_of(certificate, BUNDLE, NOW) is None
+
+
+def test_a_chain_longer_than_any_makers_is_not_followed() -> None:
+    chain = [ROOT]
+    for n in range(6):
+        chain.append(Maker(f"Level {n}", above=chain[-1]))
+    bundle = [one.certificate for one in chain]
+    assert vendor_of(chain[5].certifies(RSA_KEY.public_key()), bundle, NOW) == "Level 4"
+    assert vendor_of(chain[6].certifies(RSA_KEY.public_key()), bundle, NOW) is None
+
+
 def test_cas_that_certify_each_other_come_to_an_end() -> None:
     one, two = Maker("One"), Maker("Two")
     circle = [

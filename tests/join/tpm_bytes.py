@@ -135,13 +135,28 @@ class Maker:
 
     def certifies_for_oaep(self, key: rsa.RSAPublicKey) -> bytes:
         """The same with id-RSAES-OAEP as the key's algorithm."""
-        tbs = x509.load_der_x509_certificate(self.certifies(key)).tbs_certificate_bytes
         plain, marked = bytes.fromhex("06092a864886f70d0101010500"), bytes.fromhex("06092a864886f70d0101073000")
-        assert tbs.count(plain) == 1
-        tbs = tbs.replace(plain, marked)
-        algorithm = bytes.fromhex("300a06082a8648ce3d040302")  # ecdsa-with-SHA256
-        signature = self.key.sign(tbs, ec.ECDSA(hashes.SHA256()))
+        return self._signed(_body(self.certifies(key)), plain, marked, _ECDSA_SHA256, hashes.SHA256())
+
+    def certifies_by_sha1(self, key: PublicKey) -> bytes:
+        return self._signed(_body(self.certifies(key)), _ECDSA_SHA256, _ECDSA_SHA1, _ECDSA_SHA1, hashes.SHA1())  # noqa: S303  the point
+
+    def _signed(self, body: bytes, old: bytes, new: bytes, algorithm: bytes, digest: hashes.HashAlgorithm) -> bytes:
+        assert body.count(old) == 1
+        tbs = _der(0x30, body.replace(old, new))
+        signature = self.key.sign(tbs, ec.ECDSA(digest))
         return _der(0x30, tbs + algorithm + _der(0x03, b"\0" + signature))
+
+
+_ECDSA_SHA256 = bytes.fromhex("300a06082a8648ce3d040302")
+_ECDSA_SHA1 = bytes.fromhex("300906072a8648ce3d0401")
+
+
+def _body(certificate: bytes) -> bytes:
+    """What a TBSCertificate holds; it is longer than 255 bytes."""
+    tbs = x509.load_der_x509_certificate(certificate).tbs_certificate_bytes
+    assert tbs[1] == 0x82
+    return tbs[4:]
 
 
 def _builder(subject: x509.Name, issuer: x509.Name, key: PublicKey, until: datetime) -> x509.CertificateBuilder:
