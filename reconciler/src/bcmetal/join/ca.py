@@ -66,7 +66,7 @@ class Root:
     """A root with its key: in memory only while it signs issuers."""
 
     certificate: x509.Certificate
-    key: IssuerKey = field(repr=False)
+    key: IssuerKey = field(repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Issuer:
     kind: IssuerKind
     certificate: x509.Certificate
     chain: tuple[x509.Certificate, ...]
-    key: IssuerKey = field(repr=False)
+    key: IssuerKey = field(repr=False, compare=False)
 
     @property
     def issuer_id(self) -> str:
