@@ -140,6 +140,8 @@ class Daemon:
                 ready.set()
             host, port = self.api_address
             host = f"[{host}]" if ":" in host else host
+            for line in joins.told():
+                print(f"bcmetald: {line}", file=sys.stderr, flush=True)  # noqa: T201 - as the next one
             print(f"bcmetald: ready, API https://{host}:{port}", file=sys.stderr, flush=True)  # noqa: T201 - what waits for it reads this
             stopping = loop.create_task(stop.wait())
             await asyncio.wait({stopping, *tasks}, return_when=asyncio.FIRST_COMPLETED)

@@ -10,6 +10,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from fastapi import FastAPI
 from pydantic import ValidationError
@@ -78,7 +79,11 @@ def build_app(services: Services) -> FastAPI:
         roots = services.roots()
         if not roots:
             raise Unavailable("there is no certificate authority yet: `bcmetal ca init`")
-        return JSONResponse({"roots": list(roots)}, headers=HEADERS)
+        agents = [network.agent_url for network in services.settings().networks.values() if network.agent_url]
+        port = services.settings().daemon.node_listen.rpartition(":")[2]
+        return JSONResponse(
+            {"roots": list(roots), "agents": agents, "nodes": [_at_port(one, port) for one in agents]}, headers=HEADERS
+        )
 
     async def readyz(request: Request) -> Response:
         await services.store.read(outbox.bounds)
@@ -98,6 +103,11 @@ def build_app(services: Services) -> FastAPI:
     app.add_api_route("/events", events, methods=["GET"], response_model=None)
     install_faults(app, services.entropy)
     return app
+
+
+def _at_port(url: str, port: str) -> str:
+    host = urlsplit(url).hostname or ""
+    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
 
 
 def _route(services: Services, gate: Gate, method: Method) -> Callable[[Request], Awaitable[Response]]:

@@ -75,11 +75,15 @@ class JoinListeners:
         """The trust bundle as PEM; empty: there is no CA yet."""
         return () if self._authority is None else self._authority.roots
 
+    def told(self) -> list[str]:
+        """Where they listen, in words; none: there is no CA yet."""
+        if self.agent_address is None or self.node_address is None:
+            return [NO_AUTHORITY]
+        return [f"machines join at {_url(self.agent_address)}, nodes renew at {_url(self.node_address)}"]
+
     async def open(self) -> None:
         """Bind the listeners, if there is a CA. Raises StartRefused, VaultError."""
         await self.keep_up()
-        if self._authority is None:
-            log.warning(NO_AUTHORITY)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set: revoked connections are cut within a second, a new CA is taken within five."""
@@ -146,12 +150,17 @@ class JoinListeners:
             self._servers.append((server, bound(listen)))
         agents, nodes = (handle.getsockname()[:2] for _, handle in self._servers)
         self.agent_address, self.node_address = agents, nodes
-        log.info("machines can join at port %d, nodes renew at port %d", agents[1], nodes[1])
+        log.info("%s", self.told()[0])
 
     def _start(self) -> None:
         if self._servers and not self._serving:
             loop = asyncio.get_running_loop()
             self._serving = [loop.create_task(server.serve(sockets=[handle])) for server, handle in self._servers]
+
+
+def _url(address: tuple[str, int]) -> str:
+    host, port = address
+    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
 
 
 def names_of(settings: Settings) -> tuple[str, ...]:
