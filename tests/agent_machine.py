@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from bcmetal_agent.bearer import TokenSource
 from bcmetal_agent.join import Joiner, Plan
@@ -14,7 +14,7 @@ from bcmetal_agent.notify import Notifier
 from bcmetal_agent.run import Agent, SecretsPlan
 from bcmetal_agent.state import Identity, StateFolder
 from bcmetal_agent.trust import Endpoint, Pin
-from fake_control_plane import ControlPlane, a_token
+from fake_control_plane import a_token
 
 UUID = "9f1c4a52-6a3e-4c1b-8a57-0d8f6a1b2c3d"
 
@@ -69,15 +69,30 @@ def a_card(root: Path, name: str, address: str, *, device: bool = True, **files:
     return card
 
 
+class Listening(Protocol):
+    """Where a control plane listens, and what its root is."""
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def node_url(self) -> str: ...
+
+    @property
+    def pin(self) -> str: ...
+
+
 @dataclass
 class Machine:
-    plane: ControlPlane
+    plane: Listening
     folder: Path
     token: str = field(default_factory=a_token)
     clock: SleptClock = field(default_factory=SleptClock)
 
     def __post_init__(self) -> None:
-        self.root = a_sys(self.folder / "root")
+        self.root = self.folder / "root"
+        if not self.root.exists():
+            a_sys(self.root)
         self.token_file = self.folder / "token"
         self.token_file.write_text(self.token + "\n")
         self.token_file.chmod(0o600)

@@ -211,6 +211,6 @@ def test_a_secret_that_was_not_asked_for_becomes_no_file(plane: ControlPlane, tm
 def test_secrets_that_are_refused_do_not_stop_renewals(plane: ControlPlane, tmp_path: Path) -> None:
     machine = Machine(plane, tmp_path)
     machine.run_for(0, secrets=SecretsPlan(("a",), tmp_path / "secrets"))
-    machine.plane.next_joins = [admit]
+    plane.next_joins = [admit]
     machine.run_for(DAY * 0.6, secrets=SecretsPlan(("a",), tmp_path / "secrets"))
     assert len(renewals(plane)) == 1

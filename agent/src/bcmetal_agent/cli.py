@@ -6,6 +6,7 @@ import argparse
 import json
 import logging
 import random
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -42,6 +43,7 @@ _EXIT_CODES = """exit codes:
   5  the server is not the control plane that --ca names; nothing was sent
   6  `status`: joined, but the certificate is past its end
 """
+_A_TOKEN: Final = re.compile(r"bcjt_\w+\.[\w-]{16}")
 log = logging.getLogger("bcmetal_agent")
 
 
@@ -50,7 +52,13 @@ class Stopped(BaseException):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = _parser().parse_args(arguments)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if any(_A_TOKEN.search(one) for one in given):  # before argparse, which would show it in its error
+        sys.stderr.write(
+            "bcmetal-agent: everybody on this machine could see the token on the command line: revoke it\n"
+        )
+        return USAGE
+    options = _parser().parse_args(given)
     _log_to_stderr()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
@@ -161,6 +169,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Joins this machine to its pool and keeps its certificate fresh.",
         epilog=_EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,  # `--token VALUE` must not pass for --token-file
     )
     verbs = parser.add_subparsers(required=True, metavar="COMMAND")
     join = _verb(verbs, "join", "join once, and print the node's id and where its certificate lies", _join)
@@ -196,6 +205,7 @@ def _verb(verbs: Any, name: str, what: str, command: Any) -> argparse.ArgumentPa
         description=f"{what[0].upper()}{what[1:]}.",
         epilog=_EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,  # `--token VALUE` must not pass for --token-file
     )
     parser.set_defaults(command=command)
     parser.add_argument("--state-dir", type=Path, default=DEFAULT_FOLDER, metavar="DIR", help="%(default)s")

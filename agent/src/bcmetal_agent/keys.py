@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -21,6 +21,15 @@ _PEM: Final = re.compile(r"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END 
 
 T = TypeVar("T")
 E = TypeVar("E", bound=x509.ExtensionType)
+
+_UNREADABLE: Final = (
+    ValueError,
+    TypeError,
+    UnsupportedAlgorithm,
+    x509.DuplicateExtension,
+    x509.UnsupportedGeneralNameType,
+    x509.InvalidVersion,
+)
 
 
 class BadCertificate(ValueError):
@@ -145,6 +154,10 @@ def verify_issued(child: x509.Certificate, issuer: x509.Certificate) -> None:
     """Names, authority and signature of one link. Raises BadCertificate."""
     if child.issuer != issuer.subject or not facts(issuer).authority:
         raise BadCertificate("the certificate does not come from the issuer that is beside it")
+    _readable(partial(_verify_signature, child, issuer))
+
+
+def _verify_signature(child: x509.Certificate, issuer: x509.Certificate) -> None:
     key, algorithm = issuer.public_key(), child.signature_hash_algorithm
     try:
         if isinstance(key, ec.EllipticCurvePublicKey) and algorithm is not None:
@@ -178,5 +191,5 @@ def _readable(read: Callable[[], T]) -> T:
         return read()
     except BadCertificate:
         raise
-    except (ValueError, TypeError, x509.DuplicateExtension, x509.UnsupportedGeneralNameType, x509.InvalidVersion):
+    except _UNREADABLE:
         raise BadCertificate("a certificate that cannot be read") from None
