@@ -14,7 +14,7 @@ from sqlalchemy import Connection, select, text
 
 from bcmetal.decisions import SECOND, Ended, EndStatus, LastError, Micros, Move, Run
 from bcmetal.states import WORKFLOWS, SideVerb, State, Verb
-from bcmetal.store import claims, nodes, operations
+from bcmetal.store import claims, nodes, operations, views
 from bcmetal.store.engine import OpenStore, open_store
 from bcmetal.store.ids import new_id
 from bcmetal.store.tables import metadata
@@ -22,6 +22,7 @@ from bcmetal.store.values import (
     Claim,
     Fact,
     Idempotency,
+    Identifier,
     NewAudit,
     NewBmc,
     NewEvent,
@@ -224,10 +225,36 @@ def facts_of(db: Db, node_id: str) -> Any:
     return row
 
 
+def state_of(db: Db, node_id: str) -> State:
+    state: State = facts_of(db, node_id).facts.state
+    return state
+
+
+def bmc_of(db: Db, node_id: str) -> Any:
+    return facts_of(db, node_id).bmc
+
+
 def operation_of(db: Db, operation_id: str) -> Any:
     row = db.read(operations.get, operation_id)
     assert row is not None
     return row
+
+
+def doc_of(db: Db, node_id: str) -> dict[str, Any]:
+    [view] = db.read(views.read, [node_id])
+    return view.doc
+
+
+def uuid(value: str, usable: bool = True) -> Identifier:
+    return Identifier("uuid", value, value.upper(), "bmc", usable)
+
+
+def mac(value: str) -> Identifier:
+    return Identifier("mac", value, value, "bmc", True)
+
+
+def serial(value: str, source: str = "bmc", usable: bool = True) -> Identifier:
+    return Identifier("serial", value.casefold(), value, source, usable)
 
 
 def know(db: Db, node_id: str, *facts: Fact, now: Micros = NOW) -> None:

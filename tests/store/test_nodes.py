@@ -1,4 +1,4 @@
-"""Nodes and what hangs on them: BMCs, identities, drives, conditions, lists, the end."""
+"""Nodes and what hangs on them: BMCs, conditions, sightings, secrets, lists, the end. Of the machine itself: `test_machines`."""
 
 from __future__ import annotations
 
@@ -7,16 +7,11 @@ from typing import Any
 
 import pytest
 
-from bcmetal.decisions import Micros
 from bcmetal.errors import Conflict, Lost
 from bcmetal.states import Disks, SideVerb, State, System
 from bcmetal.store import (
-    baselines,
     conditions,
-    drives,
     erasure,
-    identifiers,
-    inventories,
     nodes,
     operations,
     sealed,
@@ -24,16 +19,12 @@ from bcmetal.store import (
     views,
 )
 from bcmetal.store.bmcs import BmcInUse
-from bcmetal.store.identifiers import IdentityHeld
 from bcmetal.store.nodes import NodeFilter
 from bcmetal.store.values import (
     AddErasureRecord,
     DriveSeen,
     DropSealed,
-    Identifier,
-    MarkDrives,
     MoveSealed,
-    NodeRow,
     PutSealed,
     SetBmc,
     SetCondition,
@@ -42,7 +33,6 @@ from bcmetal.store.values import (
     SetNode,
     SetSighting,
     StoreBaseline,
-    StoreInventory,
 )
 from store.samples import (
     NOW,
@@ -51,45 +41,19 @@ from store.samples import (
     a_new_node,
     a_node,
     a_sealed,
-    an_end,
+    bmc_of,
     claim,
+    doc_of,
     everything,
-    fresh,
+    facts_of,
     know,
     later,
+    mac,
     queue,
-    save,
+    serial,
     start,
-    under_way,
+    uuid,
 )
-
-
-def node_of(db: Db, node_id: str) -> NodeRow:
-    node = db.read(nodes.get, node_id)
-    assert node is not None
-    return node
-
-
-def bmc_of(db: Db, node_id: str) -> Any:
-    return node_of(db, node_id).bmc
-
-
-def doc_of(db: Db, node_id: str) -> dict[str, Any]:
-    [view] = db.read(views.read, [node_id])
-    return view.doc
-
-
-def uuid(value: str, usable: bool = True) -> Identifier:
-    return Identifier("uuid", value, value.upper(), "bmc", usable)
-
-
-def mac(value: str) -> Identifier:
-    return Identifier("mac", value, value, "bmc", True)
-
-
-def serial(value: str, source: str = "bmc", usable: bool = True) -> Identifier:
-    return Identifier("serial", value.casefold(), value, source, usable)
-
 
 # ---------------------------------------------------------------- making and reading
 
@@ -107,7 +71,7 @@ def test_a_new_node_is_enrolled_and_all_of_it_is_kept(db: Db) -> None:
         labels={"role": "gpu"},
     )
     db.write(nodes.insert, new, NOW)
-    node = node_of(db, new.node_id)
+    node = facts_of(db, new.node_id)
     assert node.facts.state is State.ENROLLED
     assert (node.facts.disks, node.facts.system, node.generation) == (Disks.FOREIGN, System.NONE, 1)
     assert (node.name, node.location_rack, node.asset_tag, node.boot_mac) == ("r3u17", "r3", "A-1", "02:00:00:00:00:01")
@@ -147,7 +111,7 @@ def test_only_columns_that_a_caller_may_write_are_written(db: Db) -> None:
         with pytest.raises(KeyError):
             db.write(nodes.update, node_id, {column: "available"}, NOW)
     db.write(nodes.update, node_id, {"asset_tag": "A-2", "labels": {"a": "b"}}, later(1))
-    node = node_of(db, node_id)
+    node = facts_of(db, node_id)
     assert (node.asset_tag, node.labels, node.updated_at) == ("A-2", {"a": "b"}, later(1))
     with pytest.raises(Lost):
         db.write(nodes.update, "nd_none", {"asset_tag": "A"}, NOW)
@@ -218,124 +182,6 @@ def test_what_drivers_learn_and_the_breaker_are_kept(db: Db) -> None:
         know(db, node_id, SetBmc({"tenant_id": "tenant-b"}))
 
 
-# ---------------------------------------------------------------- identities
-
-
-def test_an_exclusive_identity_is_held_by_one_live_node(db: Db) -> None:
-    one, two = a_node(db), a_node(db, tenant_id="tenant-b", pool_id="cpu")
-    know(db, one, SetIdentifiers("bmc", (uuid("u1"), mac("m1"), serial("S1"))))
-    for held in (uuid("u1"), mac("m1")):
-        with pytest.raises(IdentityHeld) as refused:
-            know(db, two, SetIdentifiers("bmc", (held,)))
-        assert refused.value.kind == held.kind
-        assert one not in str(refused.value)
-    know(db, two, SetIdentifiers("bmc", (uuid("u2"), serial("S1"))))  # a shared serial is no refusal
-    assert node_of(db, two).facts.serial == "S1"
-
-
-def test_a_placeholder_is_nobodys_identity(db: Db) -> None:
-    one, two = a_node(db), a_node(db)
-    know(db, one, SetIdentifiers("bmc", (uuid("0", usable=False), serial("To be filled", usable=False))))
-    know(db, two, SetIdentifiers("bmc", (uuid("0", usable=False),)))
-    assert node_of(db, one).facts.serial is None
-    assert doc_of(db, one)["identity"] == {"productUuid": None, "serial": None, "sku": None, "macs": []}
-
-
-def test_an_identity_is_shown_as_the_bmc_spells_it(db: Db) -> None:
-    node_id = a_node(db)
-    normal, other = "01" * 16, "02" * 16  # the smaller byte order, which nobody but us writes
-    agents = SetIdentifiers("agent", (Identifier("uuid", normal, "the agent's", "agent", True),))
-    bmcs = SetIdentifiers(
-        "bmc", (Identifier("uuid", normal, "4C4C4544-0042-3510", "bmc", True), uuid(other, usable=False))
-    )
-    know(db, node_id, agents, bmcs)
-    assert doc_of(db, node_id)["identity"]["productUuid"] == "4C4C4544-0042-3510"
-
-
-def test_what_no_source_says_any_more_is_let_go(db: Db) -> None:
-    one, two = a_node(db), a_node(db)
-    agents = Identifier("mac", "m1", "m1", "agent", True)
-    know(db, one, SetIdentifiers("bmc", (mac("m1"), mac("m2"))), SetIdentifiers("agent", (agents,)))
-    know(db, one, SetIdentifiers("bmc", ()))
-    know(db, two, SetIdentifiers("bmc", (mac("m2"),)))
-    with pytest.raises(IdentityHeld):
-        know(db, two, SetIdentifiers("bmc", (mac("m1"),)))
-    assert [found.source for found in node_of(db, one).identifiers] == ["agent"]
-
-
-def test_a_retired_node_holds_its_identity_no_longer(db: Db) -> None:
-    node_id, operation_id, held = under_way(db)
-    know(db, node_id, SetIdentifiers("bmc", (uuid("u1"),)))
-    save(db, held, operation_id, an_end(node_id, operation_id, State.RETIRED))
-    other = a_node(db)
-    know(db, other, SetIdentifiers("bmc", (uuid("u1"),)))
-    assert node_of(db, node_id).identifiers == (uuid("u1"),)
-
-
-def test_the_bmcs_word_on_the_serial_comes_first(db: Db) -> None:
-    node_id = a_node(db)
-    know(
-        db,
-        node_id,
-        SetIdentifiers("operator", (serial("OP", "operator"),)),
-        SetIdentifiers("bmc", (serial("BM", "bmc"),)),
-    )
-    assert node_of(db, node_id).facts.serial == "BM"
-    assert db.read(identifiers.of_node, node_id) == node_of(db, node_id).identifiers
-
-
-# ---------------------------------------------------------------- drives, inventories, erasure
-
-
-def test_a_drive_that_is_new_to_us_may_hold_data_until_it_is_erased(db: Db) -> None:
-    node_id = a_node(db)
-    seen = SetDrives((DriveSeen("S1", "M", "w1", 10), DriveSeen("S2", "M", None, 10)))
-    know(db, node_id, seen)
-    assert all(row.may_hold_data for row in db.read(drives.of_node, node_id))
-    know(db, node_id, MarkDrives(("s1 ",), False), seen)
-    found = {row.serial: row.may_hold_data for row in db.read(drives.of_node, node_id)}
-    assert found == {"S1": False, "S2": True}
-    know(db, node_id, SetDrives(()), now=later(1))
-    assert [row.serial for row in db.read(drives.of_node, node_id)] == ["S2"]  # missing, and not forgotten
-
-
-def test_a_drive_remembers_whose_data_it_may_hold_in_its_next_machine(db: Db) -> None:
-    one = a_node(db)
-    know(db, one, SetDrives((DriveSeen("S1", "M", None, 10),)), MarkDrives(("S1",), True, "tenant-a"))
-    assert not node_of(db, one).facts.held_by_another_tenant
-    two = a_node(db, tenant_id="tenant-b", pool_id="cpu")
-    know(db, two, SetDrives((DriveSeen("S1", "M", None, 10),)), now=later(1))
-    assert node_of(db, two).facts.held_by_another_tenant
-    [view] = db.read(views.read, [two])
-    assert view.facts.held_by_another_tenant
-    know(db, two, MarkDrives(("S1",), False))
-    assert not node_of(db, two).facts.held_by_another_tenant
-
-
-def test_an_inventory_is_kept_when_it_differs(db: Db) -> None:
-    node_id = a_node(db)
-    doc = {"cpus": [{"model": "X"}], "memory_bytes": 64, "drives": [{"capacity_bytes": 5}], "identity": {"model": "R1"}}
-    know(db, node_id, StoreInventory("iv_1", "bmc", "d1", {"cpus": "ok"}, doc))
-    know(db, node_id, StoreInventory("iv_2", "bmc", "d1", {}, {}), now=later(1))
-    assert db.rows("SELECT count(*) FROM outbox") == [(0,)]
-    know(db, node_id, StoreInventory("iv_3", "bmc", "d2", {}, {**doc, "memory_bytes": 128}), now=later(2))
-    assert [row.inventory_id for row in db.read(inventories.since, node_id, NOW)] == ["iv_3", "iv_1"]
-    latest = db.read(inventories.latest, node_id)
-    assert latest is not None
-    assert (latest.taken_at, latest.doc["memory_bytes"]) == (later(2), 128)
-    hardware = doc_of(db, node_id)["hardware"]
-    assert (hardware["model"], hardware["cpus"], hardware["memoryBytes"], hardware["diskBytes"]) == ("R1", 1, 128, 5)
-    assert db.rows("SELECT type FROM outbox") == [("metal.inventory.changed",)]
-
-
-def test_a_baseline_is_the_last_one(db: Db) -> None:
-    node_id = a_node(db)
-    assert db.read(baselines.latest, node_id) is None
-    know(db, node_id, StoreBaseline("d1", {"accounts": 1}))
-    know(db, node_id, StoreBaseline("d2", {"accounts": 2}))
-    assert db.read(baselines.latest, node_id) == {"accounts": 2}
-
-
 # ---------------------------------------------------------------- conditions and attention
 
 
@@ -381,9 +227,9 @@ def test_protection_ends_by_itself(db: Db) -> None:
     db.write(nodes.update, forever, {"protected": True}, NOW)
     assert db.write(nodes.expire_protection, later(59)) == []
     assert db.write(nodes.expire_protection, later(60)) == [node_id]
-    assert not node_of(db, node_id).facts.protected
+    assert not facts_of(db, node_id).facts.protected
     assert doc_of(db, node_id)["protected"] == {"on": False, "reason": None, "until": None}
-    assert node_of(db, forever).facts.protected
+    assert facts_of(db, forever).facts.protected
 
 
 # ---------------------------------------------------------------- sightings and the sweep
@@ -541,15 +387,3 @@ def test_a_shared_bmc_stays_while_a_node_is_behind_it(db: Db) -> None:
     assert bmc_of(db, two) is not None
     db.write(nodes.tombstone_and_delete, two, "", NOW)
     assert db.rows("SELECT count(*) FROM bmcs") == [(0,)]
-
-
-def test_erasure_records_are_listed_by_tenant_newest_first(db: Db) -> None:
-    one, two = a_node(db), a_node(db, tenant_id="tenant-b", pool_id="cpu")
-    made = ["er_1", "er_2", "er_3"]
-    for number, record_id in enumerate(made):
-        know(db, one, AddErasureRecord(record_id, f"S{number}", {}), now=Micros(NOW + number))
-    know(db, two, AddErasureRecord(fresh("er"), "S9", {}))
-    page, cursor = db.read(erasure.list_page, "tenant-a", 2)
-    rest, end = db.read(erasure.list_page, "tenant-a", 2, cursor)
-    assert [row.record_id for row in (*page, *rest)] == list(reversed(made))
-    assert end is None
