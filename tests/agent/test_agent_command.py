@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+import bcmetal_agent
 from agent_machine import Machine
 from bcmetal_agent import wire
 from fake_control_plane import NODE_ID, Answer, Call, ControlPlane, defer, refuse, say
@@ -252,3 +253,32 @@ def test_the_installed_command_is_the_same(tmp_path: Path) -> None:
         pytest.skip("installed before it had a command")
     said = subprocess.run([command, "--help"], capture_output=True, text=True, check=True, env={**os.environ})
     assert "Joins this machine to its pool" in said.stdout
+
+
+# ---------------------------------------------------------------- the oldest Python and cryptography that it runs on
+
+DEBIAN = Path("/usr/bin/python3")
+SOURCES = Path(bcmetal_agent.__file__).parent.parent
+
+
+def of_debian_12() -> bool:
+    asks = "import cryptography, sys; sys.exit(not cryptography.__version__.startswith('38.'))"
+    return DEBIAN.exists() and subprocess.run([DEBIAN, "-c", asks], capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.skipif(not of_debian_12(), reason="needs Debian 12's python3-cryptography 38")
+def test_it_runs_on_debian_12_without_a_warning(plane: ControlPlane, tmp_path: Path) -> None:
+    machine = Machine(plane, tmp_path)
+    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(SOURCES)}
+    command = [str(DEBIAN), "-W", "error", "-m", "bcmetal_agent"]
+    plane.issue_at = lambda: datetime.now(UTC) - timedelta(hours=20)
+    arguments = [*command, *machine.arguments("join")]
+    joined = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert (joined.returncode, joined.stderr.count("\n")) == (0, 1), joined.stderr
+    plane.issue_at = lambda: datetime.now(UTC)
+    systemd = Systemd(tmp_path)
+    running = [*command, "run", "--state-dir", str(machine.state.path)]
+    environment["NOTIFY_SOCKET"] = str(systemd.path)
+    with systemd.door, subprocess.Popen(running, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        assert systemd.hear(f"STATUS=renewed as {NODE_ID}")
+        assert ended(process)[0] == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,6 +15,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
+from cryptography.utils import CryptographyDeprecationWarning
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 NODE_URI: Final = re.compile(r"spiffe://[a-z0-9._-]+/(node|node-tenant)/([A-Za-z0-9._-]{1,64})")
@@ -187,8 +189,11 @@ def _time(certificate: x509.Certificate, name: str) -> datetime:
 
 
 def _readable(read: Callable[[], T]) -> T:
+    """`cryptography` only warns at some faults yet, as at a serial number below zero: those are the daemon's to avoid."""
     try:
-        return read()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CryptographyDeprecationWarning)
+            return read()
     except BadCertificate:
         raise
     except _UNREADABLE:
