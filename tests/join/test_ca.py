@@ -10,8 +10,9 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bcmetal.decisions import SECOND, Micros
@@ -30,7 +31,7 @@ from bcmetal.join.ca import (
     serial_text,
     spiffe_id,
 )
-from bcmetal.join.peers import PeerRefused, identity_of, issuer_of
+from bcmetal.join.peers import PeerRefused, certificate_from_der, certificate_from_pem, identity_of, issuer_of
 from bcmetal.join.public_keys import key_sha256
 from join.authority import DAY, NODE, NOW, TRUST, Site, a_key, a_serial, a_site, later
 
@@ -338,6 +339,39 @@ def test_who_signed_a_certificate_is_proven_by_its_signature_not_by_its_words(si
     ).sign(a_key(), hashes.SHA256())
     assert identity_of(same_words, TRUST).node_id == NODE
     assert issuer_of(same_words, issuers) is None
+
+
+FUZZED_SITE = a_site()
+FUZZED = FUZZED_SITE.node().certificate.public_bytes(Encoding.DER)
+
+
+@pytest.mark.filterwarnings("ignore::cryptography.utils.CryptographyDeprecationWarning")
+@pytest.mark.filterwarnings("ignore:Attribute's length:UserWarning")
+@settings(max_examples=1500, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, len(FUZZED) - 1), st.integers(1, 255)), min_size=1, max_size=3))
+def test_whatever_a_certificate_holds_it_is_refused_in_one_way(changes: list[tuple[int, int]]) -> None:
+    body = bytearray(FUZZED)
+    for at, change in changes:
+        body[at] ^= change
+    try:
+        certificate = certificate_from_der(bytes(body))
+        identity_of(certificate, TRUST)
+    except PeerRefused:
+        return
+    assert issuer_of(certificate, [FUZZED_SITE.issuers[IssuerKind.NODE].certificate]) is None or bytes(body) == FUZZED
+
+
+@pytest.mark.parametrize("text", ["", "x", "é", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"])
+def test_what_is_no_certificate_is_nobodys(text: str) -> None:
+    with pytest.raises(PeerRefused):
+        certificate_from_pem(text)
+    with pytest.raises(PeerRefused):
+        certificate_from_der(text.encode())
+
+
+def test_a_certificate_is_the_same_from_either_form(site: Site) -> None:
+    issued = site.node()
+    assert certificate_from_pem(issued.chain) == certificate_from_der(issued.certificate.public_bytes(Encoding.DER))
 
 
 # ---------------------------------------------------------------- renewal

@@ -60,7 +60,11 @@ class CsrRefused(InvalidInput):
 
 @dataclass(frozen=True, slots=True)
 class Csr:
-    """`sha256` is of `der`, `key_sha256` of the key's SubjectPublicKeyInfo; both lower-case hexadecimal."""
+    """`sha256` is of `der`, `key_sha256` of the key's SubjectPublicKeyInfo; both lower-case hexadecimal.
+
+    Whoever saw a request can make another one of the same key (an ECDSA signature has a twin), so `sha256` tells a retry, and nothing
+    else; only its key is proven.
+    """
 
     public_key: AllowedKey
     der: bytes
@@ -98,6 +102,8 @@ def read_csr(pem: str) -> Csr:
     if not is_allowed(key):
         raise CsrRefused("key", f"its key must be {POLICY}")
     check_extensions(request)
+    if der[-len(request.signature) - 1] != 0:  # bits of the signature that do not count: the library does not look
+        raise CsrRefused("malformed", "has a signature that is no whole number of bytes")
     check_self_signature(request)
     return Csr(key, der, hashlib.sha256(der).hexdigest(), key_sha256(key))
 

@@ -21,6 +21,7 @@ _UNREADABLE: Final = (
     ValueError,
     TypeError,
     UnsupportedAlgorithm,
+    x509.InvalidVersion,
     x509.DuplicateExtension,
     x509.ExtensionNotFound,
     x509.UnsupportedGeneralNameType,
@@ -42,16 +43,35 @@ class PeerIdentity:
     key_sha256: str
 
 
+def certificate_from_pem(pem: str) -> x509.Certificate:
+    """Raises PeerRefused, for whatever does not read: the library has several exceptions for that, not all of them ValueError."""
+    try:
+        return x509.load_pem_x509_certificate(pem.encode("ascii"))
+    except _UNREADABLE as error:
+        raise PeerRefused("what was shown is no certificate") from error
+
+
+def certificate_from_der(der: bytes) -> x509.Certificate:
+    """Raises PeerRefused."""
+    try:
+        return x509.load_der_x509_certificate(der)
+    except _UNREADABLE as error:
+        raise PeerRefused("what was shown is no certificate") from error
+
+
 def identity_of(certificate: x509.Certificate, trust_domain: str) -> PeerIdentity:
     """The chain and the time are the caller's to check (TLS did, or `issuer_of`). Raises PeerRefused."""
     try:
-        extensions = certificate.extensions
-        names = extensions.get_extension_for_class(x509.SubjectAlternativeName)
-        constraints = extensions.get_extension_for_class(x509.BasicConstraints).value
-        usages = extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-        key = certificate.public_key()
-    except _UNREADABLE as error:
-        raise PeerRefused("the certificate lacks what a node's has") from error
+        return _read(certificate, trust_domain)
+    except _UNREADABLE as error:  # the library reads most parts only when they are asked for
+        raise PeerRefused("the certificate lacks what a node's has, or cannot be read") from error
+
+
+def _read(certificate: x509.Certificate, trust_domain: str) -> PeerIdentity:
+    extensions = certificate.extensions
+    names = extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    constraints = extensions.get_extension_for_class(x509.BasicConstraints).value
+    usages = extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     if constraints.ca or ExtendedKeyUsageOID.CLIENT_AUTH not in usages:
         raise PeerRefused("the certificate is for no node")
     if len(certificate.subject) or not names.critical or len(names.value) != 1:
@@ -63,12 +83,15 @@ def identity_of(certificate: x509.Certificate, trust_domain: str) -> PeerIdentit
     kind = IssuerKind(match["kind"])
     if kind_of(certificate.issuer) is not kind:
         raise PeerRefused("the certificate was issued by another issuer than its name says")
+    key, serial = certificate.public_key(), certificate.serial_number
+    if serial <= 0:
+        raise PeerRefused("the certificate's serial number is not positive")
     if not is_allowed(key):
         raise PeerRefused("the certificate's key is not of the policy")
     return PeerIdentity(
         match["node"],
         kind,
-        serial_text(certificate.serial_number),
+        serial_text(serial),
         Micros(int(certificate.not_valid_after_utc.timestamp()) * SECOND),
         key_sha256(key),
     )
@@ -79,7 +102,7 @@ def issuer_of(certificate: x509.Certificate, issuers: Iterable[x509.Certificate]
     for issuer in issuers:
         try:
             certificate.verify_directly_issued_by(issuer)
-        except (InvalidSignature, ValueError, TypeError, UnsupportedAlgorithm):
+        except (InvalidSignature, *_UNREADABLE):
             continue
         return issuer
     return None
