@@ -34,7 +34,7 @@ class Failures:
     def add(self, address: str, now: Micros) -> BcmetalError:
         """The error to answer with."""
         began, count = self._seen.pop(address, (now, 0))
-        if now - began > WINDOW_S * SECOND:
+        if not 0 <= now - began <= WINDOW_S * SECOND:  # below 0: the clock stepped back
             began, count = now, 0
         self._seen[address] = (began, count + 1)
         while len(self._seen) > ADDRESSES:

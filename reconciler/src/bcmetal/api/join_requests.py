@@ -13,6 +13,7 @@ from bcmetal.api.join_tokens import owned
 from bcmetal.decisions import SECOND, Micros
 from bcmetal.errors import Conflict, InvalidState, NotFound
 from bcmetal.join.leaving import deny as deny_request
+from bcmetal.join.leaving import expire_of_token
 from bcmetal.settings import Action
 from bcmetal.store import audit, join_requests, join_tokens, members, outbox
 from bcmetal.store.join_requests import RequestRow
@@ -80,6 +81,8 @@ def _approve(
         return row
     if state != "pending":
         raise _finished(state)
+    if row.token_id is not None:
+        expire_of_token(c, row.token_id, site_id, now)  # what another approval held in vain is free again
     if row.token_id is not None and not join_tokens.reserve(c, row.token_id):
         raise InvalidState(
             "its join token has no use left: deny the request, or mint another token", reason="token-used-up"

@@ -10,6 +10,7 @@ import base64
 import binascii
 import hashlib
 import logging
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -62,6 +63,7 @@ RETRY_DEFERRED_S: Final = 15
 BURST: Final = 300
 EACH_S: Final = 10.0
 REFUSAL_TOLD_EVERY_S: Final = 10
+CHALLENGE_ID: Final = re.compile(r"jc_[0-9a-hjkmnp-tv-z]{26}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +227,8 @@ class JoinDoor:
                 pool = self._services.settings().pool(row.pool_id)
                 if pool is not None:
                     await self._tell(pool, row, "wrong-secret", "", address, now)
-            raise self._unproven(address, None if row is None else row.token_id, now)
+            # Counted alike for an id that there is not: else the 429 would tell which there are.
+            raise self._unproven(address, bearer.token_id, now)
         if row.revoked_at is not None:
             pool = self._services.settings().pool(row.pool_id)
             if pool is not None:
@@ -289,6 +292,8 @@ class JoinDoor:
             vendor = vendor_of(claimed.ek_certificate, self._services.vendors(), moment)
         proof = None
         if read.challenge is not None:
+            if not CHALLENGE_ID.fullmatch(read.challenge.challenge_id):  # PostgreSQL takes no text with a NUL
+                raise InvalidInput([Fault("challenge.challengeId", "is no challenge's id")])
             try:
                 proof = base64.b64decode(read.challenge.proof, validate=True)
             except (binascii.Error, ValueError):

@@ -15,6 +15,7 @@ from starlette.responses import JSONResponse, Response
 from bcmetal.api.faults import HEADERS
 from bcmetal.api.joining import JoinServices, admitted, decoded, message, trust_bundle
 from bcmetal.api.node_tls import PEER, Connections
+from bcmetal.api.pace import Buckets
 from bcmetal.api.requests import address_of, install_faults, read_body, trace_of
 from bcmetal.decisions import Micros
 from bcmetal.errors import BcmetalError, Fault, InvalidInput, PermissionDenied
@@ -33,6 +34,8 @@ from bcmetal_agent import wire
 log = logging.getLogger(__name__)
 
 LOOK_EVERY_S: Final = 1.0
+BURST: Final = 60  # calls of one node; its root may be anybody's, and each renewal is a row
+EACH_S: Final = 0.5
 
 
 class SecretsRefused(PermissionDenied):
@@ -44,7 +47,7 @@ def build_node_app(services: JoinServices) -> FastAPI:
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     door = NodeDoor(services)
     for path, answer in ((wire.RENEW_PATH, door.renew), (wire.SECRETS_PATH, door.secrets)):
-        app.add_api_route(path, _answering(answer, services), methods=["POST"], response_model=None)
+        app.add_api_route(path, _answering(answer, door.buckets, services), methods=["POST"], response_model=None)
 
     async def bundle(request: Request) -> Response:
         identity = identity_in(request, services)
@@ -72,14 +75,18 @@ def identity_in(request: Request, services: JoinServices) -> PeerIdentity:
 
 
 def _answering(
-    answer: Callable[[PeerIdentity, bytes, Request, str, Micros], Awaitable[Response]], services: JoinServices
+    answer: Callable[[PeerIdentity, bytes, Request, str, Micros], Awaitable[Response]],
+    buckets: Buckets,
+    services: JoinServices,
 ) -> Callable[[Request], Awaitable[Response]]:
     async def route(request: Request) -> Response:
         trace_of(request, services.entropy)
-        identity = identity_in(request, services)
+        identity, address, now = identity_in(request, services), address_of(request), services.clock()
+        # By address too: whoever shows a revoked certificate from elsewhere uses up nothing of the node's.
+        buckets.take(f"{identity.node_id} {address}", now)
         raw = await read_body(request, wire.BODY_LIMIT)
         try:
-            return await answer(identity, raw, request, address_of(request), services.clock())
+            return await answer(identity, raw, request, address, now)
         except NodeRefused as error:
             log.info("node %s is refused: %s", identity.node_id, error.reason)
             raise
@@ -90,6 +97,7 @@ def _answering(
 class NodeDoor:
     def __init__(self, services: JoinServices) -> None:
         self._services = services
+        self.buckets = Buckets(BURST, EACH_S)
 
     async def renew(self, identity: PeerIdentity, raw: bytes, request: Request, address: str, now: Micros) -> Response:
         """A new certificate for a new key."""

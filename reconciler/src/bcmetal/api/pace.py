@@ -1,4 +1,4 @@
-"""How many calls one address may make, and how often one event is told: bounded memory, nothing stored."""
+"""How many calls one address (or one node) may make, and how often one event is told: bounded memory, nothing stored."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ KEPT: Final = 4096
 
 
 class Buckets:
-    """At most `burst` calls at once and `each_s` of them a second, for each address."""
+    """At most `burst` calls at once and `each_s` of them a second, for each caller."""
 
     def __init__(self, burst: int, each_s: float) -> None:
         self._burst = burst
         self._each_s = each_s
         self._left: OrderedDict[str, tuple[Micros, float]] = OrderedDict()
 
-    def take(self, address: str, now: Micros) -> None:
+    def take(self, caller: str, now: Micros) -> None:
         """Raises RateLimited, with the time after which there is room again."""
-        at, left = self._left.pop(address, (now, float(self._burst)))
+        at, left = self._left.pop(caller, (now, float(self._burst)))
         left = min(self._burst, left + max(0, now - at) / SECOND * self._each_s)
         allowed = left >= 1
-        self._left[address] = (now, left - 1 if allowed else left)
+        self._left[caller] = (now, left - 1 if allowed else left)
         while len(self._left) > KEPT:
             self._left.popitem(last=False)
         if not allowed:
             wait = max(1, round((1 - left) / self._each_s))
-            raise RateLimited("too many calls from this address", retryAfterS=wait)
+            raise RateLimited("too many calls", retryAfterS=wait)
 
 
 class Seldom:

@@ -22,6 +22,7 @@ from bcmetal.join.ca import IssuerKind
 from bcmetal.join.claims import Claim
 from bcmetal.join.csr import Csr
 from bcmetal.join.judging import Admit, Case, Defer, PoolRules, Refuse, Trust, judge
+from bcmetal.join.leaving import expire, expire_of_token
 from bcmetal.settings import Joining
 from bcmetal.store import certificates, join_requests, join_tokens, members, nodes, outbox, views
 from bcmetal.store.certificates import CertificateRow, ChallengeRow
@@ -35,6 +36,7 @@ ANSWER_KEPT_US: Final = 900 * SECOND
 CHALLENGE_US: Final = 60 * SECOND
 LIVE_OF_TOKEN: Final = 20
 LIVE_OF_POOL: Final = 1000
+REPORTED: Final = 8  # nodes beside which a person sees what the machine says
 DAY_US: Final = 86_400 * SECOND
 
 
@@ -105,7 +107,8 @@ def first_look(
 ) -> Admitted | None:
     """What was answered to this CSR before and may have been lost; then whether the token has anything left. Raises JoinRefused, TokenRefused.
 
-    None: go on. A CSR that is approved goes on too, though the token may be used up or expired by then.
+    None: go on. A CSR that is approved goes on too, though the token may be used up or expired by then; so does a token whose last use
+    is set apart: for an approval that is over, it is free again.
     """
     if csr_sha256 is not None:
         known = certificates.answered(c, pool_id, csr_sha256, Micros(now - ANSWER_KEPT_US))
@@ -114,13 +117,15 @@ def first_look(
         request = join_requests.of_csr(c, pool_id, csr_sha256)
         if request is not None and request.state(now) == "approved":
             return None
-    _check_uses(token, now)
+    _check_uses(token, now, apart=False)
     return None
 
 
 def admit(c: Connection, ask: Ask, authority: Authority, entropy: Callable[[int], bytes], now: Micros) -> Answer:
     """The transaction. Raises JoinRefused, TokenRefused, RateLimited, Unavailable."""
     members.lock_pool(c, ask.pool.pool_id)
+    if ask.token_id is not None:
+        expire_of_token(c, ask.token_id, ask.pool.site_id, now)
     token = join_tokens.lock(c, ask.token_id) if ask.token_id is not None else None
     if ask.token_id is not None and (token is None or token.revoked_at is not None):
         raise TokenRefused("revoked")
@@ -164,10 +169,11 @@ class _Maker:
         outbox.add(self.c, [event], self.now)
 
 
-def _check_uses(token: TokenRow | None, now: Micros) -> None:
+def _check_uses(token: TokenRow | None, now: Micros, apart: bool = True) -> None:
+    """`apart`: uses that are set apart count too."""
     if token is not None and now >= token.expires_at:
         raise TokenRefused("expired")
-    if token is not None and token.used_up:
+    if token is not None and (token.used_up if apart else token.uses >= token.max_uses):
         raise TokenRefused("used-up")
 
 
@@ -188,7 +194,7 @@ def _request_of(make: _Maker) -> RequestRow | None:
         return None
     state = request.state(make.now)
     if state == "expired" and request.ended_at is None:
-        expire(make.c, request, make.ask.pool.site_id, make.new_id("ev"), make.now)
+        expire(make.c, request, make.ask.pool.site_id, make.now)
     if state == "denied":
         raise JoinRefused("denied")
     if state not in join_requests.LIVE:
@@ -196,17 +202,6 @@ def _request_of(make: _Maker) -> RequestRow | None:
     if request.claim_sha256 != make.ask.claim.sha256 or request.token_id != make.ask.token_id:
         raise JoinRefused("claim-changed")
     return request
-
-
-def expire(c: Connection, request: RequestRow, site_id: str, event_id: str, now: Micros) -> None:
-    """Write down that a request's time is over; the use that it held is free again."""
-    if not join_requests.end(c, request.request_id, request.stored_state, "expired", now):
-        return
-    if request.stored_state == "approved" and request.token_id is not None:
-        join_tokens.give_back(c, request.token_id)
-    data = {"requestId": request.request_id, "tokenId": request.token_id}
-    event = NewEvent(event_id, None, request.tenant_id, request.pool_id, site_id, "security.join-request.expired", data)
-    outbox.add(c, [event], now)
 
 
 def _challenge(make: _Maker, asked: TpmCase) -> Challenged | None:
@@ -296,19 +291,23 @@ def _defer(make: _Maker, verdict: Defer, case: Case) -> Deferred:
 def _evidence(make: _Maker, case: Case) -> dict[str, Any]:
     """What a person decides by: each identifier with who else has it, what the BMCs of those reported, what the TPM proved."""
     ask = make.ask
-    holding: dict[str, Holder] = {one.node_id: one for found in case.holders.values() for one in found}
+    # A serial may be another tenant's too, who is told of to nobody; what a BMC reported is for those who may read its pool.
+    holding = {
+        pair: [one for one in found if one.tenant_id == ask.pool.tenant_id] for pair, found in case.holders.items()
+    }
     identifiers = [
         {
             "kind": one.kind,
             "value": one.raw,
             "usable": one.usable,
-            "conflicts": [holder.node_id for holder in case.holders.get((one.kind, one.value_norm), ()) if one.usable],
+            "conflicts": [holder.node_id for holder in holding.get((one.kind, one.value_norm), ()) if one.usable],
         }
         for one in ask.claim.said
     ]
+    here = {one.node_id: one for found in holding.values() for one in found if one.pool_id == ask.pool.pool_id}
     reported = []
-    for node_id in sorted(holding)[:8]:
-        row = nodes.get(make.c, node_id) if holding[node_id].metal else None
+    for node_id in sorted(here)[:REPORTED]:
+        row = nodes.get(make.c, node_id) if here[node_id].metal else None
         if row is not None:
             found = [
                 {"kind": known.kind, "value": known.raw, "usable": known.usable, "source": known.source}

@@ -185,6 +185,8 @@ def _known(case: Case, node: Holder, pinned: bool) -> Verdict:
     if node.member_state == "evicted" and not _minted_after(case, node.ended_at):
         return Refuse("evicted")
     trust = _trust(case)
+    if node.member_state == "live" and node.trust:
+        trust = lower(trust, Trust(node.trust))  # also when its certificates ended long ago
     if not node.certified:
         if _only_the_uuid(case.claim, node):
             return _duplicate(case, node)
@@ -194,18 +196,20 @@ def _known(case: Case, node: Holder, pinned: bool) -> Verdict:
         return _duplicate(case, node)
     if case.token is None or not case.token.allow_reclaim:
         return Refuse("reclaim")
+    if not same_ek and not _same_uuid(case.claim, node):
+        return Refuse(
+            "reclaim"
+        )  # a MAC or a serial alone, which anybody can read off a label, takes no running node's place
     if not pinned and node.last_seen_at is not None and case.now - node.last_seen_at < RUNNING_US:
         return Refuse("running")
-    return Admit(node.node_id, node.metal, True, lower(trust, Trust(node.trust)) if node.trust else trust)
+    return Admit(node.node_id, node.metal, True, trust)
 
 
 def _duplicate(case: Case, node: Holder) -> Verdict:
     return _new(case) if case.approved else Defer("duplicate-uuid", node.node_id)
 
 
-def _new(case: Case) -> Verdict:
-    if case.token is None and not case.approved:
-        return Refuse("unknown-machine")
+def _new(case: Case) -> Admit:
     return Admit(None, False, False, _trust(case))
 
 
@@ -255,6 +259,10 @@ def _agrees(claim: Claim, node: Holder, but: str | None = None) -> bool:
     """One usable identifier is the same. A serial may be what the BMC calls the SKU: it often reports the board's as the serial."""
     known = node.known | {("serial", value) for kind, value in node.known if kind == "sku"}
     return any(pair in known for pair in claim.usable if pair[0] != but)
+
+
+def _same_uuid(claim: Claim, node: Holder) -> bool:
+    return any(kind == "uuid" and (kind, value) in node.known for kind, value in claim.usable)
 
 
 def _contradicts(claim: Claim, node: Holder, kind: str) -> bool:

@@ -1,9 +1,12 @@
 """How a node stops being a member: evicted by a person, released or retired by its workflow, locked when its key was copied.
 
 Each revokes the certificates in the same transaction; the listeners look at every call, and close what such a node has open.
+And how a request ends without a join: denied, or expired.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from sqlalchemy import Connection
 
@@ -16,9 +19,15 @@ from bcmetal.store.values import NewEvent
 
 
 def leave(c: Connection, node_id: str, state: str, reason: str, now: Micros) -> MemberRow | None:
-    """End a membership; `state`: evicted, released, retired or locked. The member as it was, None when it was none, or ended before."""
+    """End a membership; `state`: evicted, released, retired or locked. The member as it was, None when it was none, or ended before.
+
+    It ends no earlier than the pool's newest token: where a clock stepped back, what was minted before is still known to be older.
+    """
     member = members.get(c, node_id)
-    if member is None or not members.end(c, node_id, state, reason, now):
+    if member is None:
+        return None
+    ended_at = max(now, join_tokens.newest_at(c, member.pool_id) or now)
+    if not members.end(c, node_id, state, reason, ended_at):
         return None
     certificates.revoke_all(c, node_id, state, now)
     if member.metal_node_id is not None:
@@ -62,3 +71,30 @@ def deny(c: Connection, request: RequestRow, site_id: str, by: str, reason: str 
     event = NewEvent(id_, None, request.tenant_id, request.pool_id, site_id, "security.join-request.denied", data)
     outbox.add(c, [event], now)
     return True
+
+
+def expire(c: Connection, request: RequestRow, site_id: str, now: Micros) -> bool:
+    """Write down that a request's time is over; a use that it held is free again. False: it ended before."""
+    if not join_requests.end(c, request.request_id, request.stored_state, "expired", now):
+        return False
+    if request.stored_state == "approved" and request.token_id is not None:
+        join_tokens.give_back(c, request.token_id)
+    data = {"requestId": request.request_id, "tokenId": request.token_id}
+    id_ = derived_id(now, "expired", request.request_id)
+    event = NewEvent(id_, None, request.tenant_id, request.pool_id, site_id, "security.join-request.expired", data)
+    outbox.add(c, [event], now)
+    return True
+
+
+def expire_of_token(c: Connection, token_id: str, site_id: str, now: Micros) -> int:
+    """Expire what is overdue of a token, before its uses are counted; how many."""
+    overdue = [one for one in join_requests.open_of_token(c, token_id) if one.state(now) == "expired"]
+    return sum(expire(c, one, site_id, now) for one in overdue)
+
+
+def expire_overdue(c: Connection, site_of: Mapping[str, str], limit: int, now: Micros) -> int:
+    """Expire up to `limit` requests whose time is over; `site_of`: each pool's. Called by a tick; how many. Again while it is `limit`."""
+    found = join_requests.overdue(c, now, limit)
+    for one in found:
+        expire(c, one, site_of.get(one.pool_id, ""), now)
+    return len(found)

@@ -22,20 +22,19 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding
 from sqlalchemy import Connection
 
 from bcmetal.decisions import SECOND, Micros
-from bcmetal.errors import Unauthenticated
+from bcmetal.errors import RateLimited, Unauthenticated
 from bcmetal.join.admission import (
     DAY_US,
     LIVE_OF_POOL,
     Admitted,
     Deferred,
     JoinRefused,
-    expire,
 )
 from bcmetal.join.authority import Authority
 from bcmetal.join.ca import IssuerKind
 from bcmetal.join.csr import Csr
 from bcmetal.join.judging import Trust
-from bcmetal.join.leaving import lock
+from bcmetal.join.leaving import expire, lock
 from bcmetal.join.peers import PeerIdentity, PeerRefused, identity_of, issuer_of
 from bcmetal.join.public_keys import AllowedKey, is_allowed
 from bcmetal.settings import Joining
@@ -124,6 +123,8 @@ def renew(
         member = members.get(c, held.node_id)
         if member is None or member.state != members.LIVE:
             raise NodeRefused("no-live-node")
+        if not _in_use(c, held):
+            raise NodeRefused("of-an-earlier-join")
         lock(c, member, identity.serial, now)
         return None
     peer = shown(c, identity, address, now)
@@ -159,12 +160,15 @@ def renew_after_the_end(
     address: str,
     now: Micros,
 ) -> Admitted | Deferred | None:
-    """Within the grace as `renew`; later by somebody's leave. Raises NodeRefused, JoinRefused, Unavailable."""
+    """Within the grace as `renew`; later by somebody's leave. Raises NodeRefused, JoinRefused, RateLimited, Unavailable."""
     if now <= identity.not_after + settings.expired_grace_days * DAY_US:
         return renew(c, identity, csr, authority, address, now)
     peer = authenticate(c, identity)
     member = peer.member
     members.lock_pool(c, member.pool_id)
+    for one in certificates.renewals_of(c, identity.serial):
+        if one.key_sha256 == csr.key_sha256 and one.revoked_at is None:  # the answer to this was lost
+            return Admitted(one.node_id, one.chain, one.renew_after_at)
     request = join_requests.of_csr(c, member.pool_id, csr.sha256)
     state = None if request is None else request.state(now)
     if request is not None and state == "denied":
@@ -179,13 +183,28 @@ def renew_after_the_end(
         _tell(c, member, "consumed", request.request_id, new_id("ev", now, entropy(ENTROPY_BYTES)), now)
         return renew(c, identity, csr, authority, address, now)
     if request is not None and request.ended_at is None:
-        expire(c, request, member.site_id, new_id("ev", now, entropy(ENTROPY_BYTES)), now)
+        expire(c, request, member.site_id, now)
     if join_requests.count_live(c, member.pool_id, None, now)[0] >= LIVE_OF_POOL:
-        raise JoinRefused("too-many-requests")
+        raise RateLimited("too many join requests wait for a decision", retryAfterS=300)
     request_id = new_id("jr", now, entropy(ENTROPY_BYTES))
     join_requests.add(c, _late(peer, csr, request_id, address, settings, now), now)
     _tell(c, member, "created", request_id, new_id("ev", now, entropy(ENTROPY_BYTES)), now)
     return Deferred(request_id)
+
+
+def _in_use(c: Connection, held: CertificateRow) -> bool:
+    """Whether a certificate that is good now descends from this one by renewals.
+
+    If none does, the node was reclaimed or joined anew since: whoever has the key of before must not be able to lock it.
+    """
+    rows = {one.serial: one for one in certificates.of_node(c, held.node_id)}
+    for row in rows.values():
+        at: CertificateRow | None = row if row.revoked_at is None else None
+        while at is not None and at.serial != held.serial:
+            at = rows.get(at.renewed_from or "")
+        if at is not None:
+            return True
+    return False
 
 
 def _late(peer: Peer, csr: Csr, request_id: str, address: str, settings: Joining, now: Micros) -> NewRequest:

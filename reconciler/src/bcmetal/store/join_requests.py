@@ -76,7 +76,7 @@ _GET: Final = select(join_requests).where(r.request_id == bindparam("request_id"
 _OF_CSR: Final = (
     select(join_requests)
     .where(r.pool_id == bindparam("pool_id"), r.csr_sha256 == bindparam("csr_sha256"))
-    .order_by(r.created_at.desc(), r.request_id.desc())
+    .order_by(r.ended_at.is_not(None), r.created_at.desc(), r.request_id.desc())  # a clock may have stepped back since
     .limit(1)
 )
 _PAGE: Final = (
@@ -157,7 +157,7 @@ def get(c: Connection, request_id: str) -> RequestRow | None:
 
 
 def of_csr(c: Connection, pool_id: str, csr_sha256: str) -> RequestRow | None:
-    """The newest request of a pool that came with this CSR."""
+    """The open request of a pool that came with this CSR, else the newest one."""
     row = c.execute(_OF_CSR, {"pool_id": pool_id, "csr_sha256": csr_sha256}).one_or_none()
     return None if row is None else _request(row)
 

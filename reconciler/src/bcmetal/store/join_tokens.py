@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, func, select, update
 
 from bcmetal.decisions import Micros
 from bcmetal.store import jsontext
@@ -82,6 +82,7 @@ _REVOKE: Final = (
 _OF_NODE: Final = select(t.token_id).where(
     t.node_id == bindparam("node_id"), t.revoked_at.is_(None), t.uses < t.max_uses
 )
+_NEWEST: Final = select(func.max(t.created_at)).where(t.pool_id == bindparam("pool_id"))
 _room = and_(t.token_id == bindparam("a_token_id"), t.revoked_at.is_(None), t.uses + t.reserved < t.max_uses)
 _USE: Final = update(join_tokens).where(_room, t.expires_at > bindparam("a_now")).values(uses=t.uses + 1)
 _RESERVE: Final = update(join_tokens).where(_room).values(reserved=t.reserved + 1)
@@ -151,6 +152,12 @@ def revoke(c: Connection, token_id: str, now: Micros) -> bool:
 def unused_of_node(c: Connection, node_id: str) -> list[str]:
     """Tokens that were minted for a node, and could still be used but for their expiry."""
     return list(c.execute(_OF_NODE, {"node_id": node_id}).scalars())
+
+
+def newest_at(c: Connection, pool_id: str) -> Micros | None:
+    """When the pool's latest token was minted; None: it has none."""
+    found: int | None = c.execute(_NEWEST, {"pool_id": pool_id}).scalar_one()
+    return None if found is None else Micros(found)
 
 
 def use(c: Connection, token_id: str, now: Micros) -> bool:
