@@ -216,7 +216,12 @@ def _joining(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--server", type=_endpoint, metavar="URL", help="https://HOST:PORT of the join listener")
     add("--node-server", type=_endpoint, metavar="URL", help="https://HOST:PORT for machines that have joined")
-    add("--ca", type=_pin, metavar="PIN", help="sha256:… of the CA's root certificate, as `bcmetal ca` prints it")
+    add(
+        "--ca",
+        type=_pin,
+        metavar="PIN",
+        help="sha256:… of the CA's root certificate, as `bcmetal token create` prints it",
+    )
     add(
         "--token-file",
         metavar="WHERE",

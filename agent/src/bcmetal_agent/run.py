@@ -18,6 +18,7 @@ from bcmetal_agent.notify import Notifier
 from bcmetal_agent.pace import Clock, Pace
 from bcmetal_agent.renew import Renewer
 from bcmetal_agent.state import Identity, StateFolder, write_file
+from bcmetal_agent.tpm import TpmError
 from bcmetal_agent.trust import Endpoint, Untrusted
 
 AFTER_REFUSAL_S: Final = 900.0  # a refused renewal may be somebody's mistake that is mended later
@@ -76,7 +77,7 @@ class Agent:
         while True:
             try:
                 answer = self.joiner.once()
-            except (Denied, Untrusted, NoToken) as error:
+            except (Denied, Untrusted, NoToken, TpmError) as error:
                 self.state.note(doing="not joined", last_error=str(error))
                 raise
             if isinstance(answer, Identity):
@@ -117,7 +118,7 @@ class Agent:
             try:  # somebody began to join anew; whatever comes of it, there is an identity to go on with
                 answer = self.join(once=True)
                 identity = answer if isinstance(answer, Identity) else identity
-            except (Denied, Untrusted, NoToken, NotConfigured) as error:
+            except (Denied, Untrusted, NoToken, NotConfigured, TpmError) as error:
                 log.warning("%s", error)
         self._tell(f"joined as {identity.admission.node_id}")
         return identity
