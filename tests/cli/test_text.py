@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bcmetal.text import LONGEST, ago, clean, sha256_fingerprint, size, span
+from bcmetal.text import LONGEST, ago, clean, defused, sha256_fingerprint, size, span
 
 
 @given(st.text())
@@ -69,3 +69,13 @@ def test_what_is_no_sha_256_fingerprint_is_none(text: str) -> None:
 def test_sizes_are_decimal_as_on_the_drive_s_label() -> None:
     assert size(960_197_124_096) == "960.2 GB"
     assert size(None) == "-"
+
+
+@pytest.mark.parametrize("cell", ["=1+1", "+1", "-1", "@x", " =1", "\tx", "\r=1"])
+def test_a_formula_is_defused(cell: str) -> None:
+    assert defused(cell) == f"'{cell}"
+
+
+@pytest.mark.parametrize("cell", ["", "SN1X", "3c:ec:ef:00:00:01", "a=b"])
+def test_other_cells_stay_as_they_are(cell: str) -> None:
+    assert defused(cell) == cell

@@ -132,6 +132,7 @@ class JoinSite:
     keys: dict[str, str] = field(default_factory=dict)
     woken: list[str | None] = field(default_factory=list)
     skipped: int = 0
+    with_ca: bool = True
 
     loop: asyncio.AbstractEventLoop = field(init=False)
     store: OpenStore = field(init=False)
@@ -164,11 +165,12 @@ class JoinSite:
             wake=self.woken.append,
             steps_of=lambda verb: (),
             version="0",
+            roots=lambda: self.authority.roots if self.with_ca else (),
         )
         joining = JoinServices(
             store=self.store,
             settings=lambda: self.settings,
-            authority=lambda: self.authority,
+            authority=lambda: self.authority if self.with_ca else None,
             vendors=lambda: (),
             clock=self.now,
             entropy=os.urandom,

@@ -210,6 +210,14 @@ class Client:
     def close(self) -> None:
         self._connection.close()
 
+    def read(self, path: str) -> Json:
+        """A document that stands beside the methods, by GET. Not waited for: what it says of itself by UNAVAILABLE is the answer."""
+        try:
+            return self._exchange("GET", path, None)
+        except (http.client.HTTPException, OSError) as e:
+            self._connection.close()
+            raise self._unreachable(e) from e
+
     def mutate(self, group: str, method: str, body: Mapping[str, Any]) -> Json:
         """As `call`; with an idempotency key of its own when none is given, so that a lost answer can be asked for again."""
         return self.call(group, method, {"idempotencyKey": str(uuid.uuid4()), **body})
@@ -230,16 +238,17 @@ class Client:
                 time.sleep(wait_s)
 
     def _once(self, group: str, method: str, body: Mapping[str, Any]) -> Json:
+        path = f"/api/compute/{group}/{method}"
         may_repeat = "idempotencyKey" in body or method in _READS
         reused = self._connection.sock is not None
         try:
-            return self._exchange(group, method, body)
+            return self._exchange("POST", path, body)
         except (http.client.HTTPException, OSError) as e:
             self._connection.close()
             if not (reused and may_repeat):
                 raise self._unreachable(e) from e
         try:
-            return self._exchange(group, method, body)
+            return self._exchange("POST", path, body)
         except (http.client.HTTPException, OSError) as e:
             self._connection.close()
             raise self._unreachable(e) from e
@@ -248,13 +257,11 @@ class Client:
         what = "it does not answer in time" if isinstance(e, TimeoutError) else str(e) or type(e).__name__
         return Unreachable(f"no daemon at {self.profile.address}: {what}")
 
-    def _exchange(self, group: str, method: str, body: Mapping[str, Any]) -> Json:
-        headers = {
-            "Authorization": f"Bearer {self._key.get_secret_value()}",
-            "Content-Type": "application/json",
-            "Accept": "application/json",
-        }
-        self._connection.request("POST", f"/api/compute/{group}/{method}", json.dumps(body).encode(), headers)
+    def _exchange(self, how: str, path: str, body: Mapping[str, Any] | None) -> Json:
+        headers = {"Authorization": f"Bearer {self._key.get_secret_value()}", "Accept": "application/json"}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        self._connection.request(how, path, None if body is None else json.dumps(body).encode(), headers)
         with self._connection.getresponse() as response:
             raw = response.read(ANSWER_LIMIT_BYTES)
             retry_after = response.getheader("Retry-After")

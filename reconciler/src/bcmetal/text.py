@@ -18,6 +18,11 @@ def clean(text: object) -> str:
     return out if len(str(text)) <= LONGEST else out + "…"
 
 
+def defused(cell: str) -> str:
+    """A cell for a CSV: what a spreadsheet would take for a formula begins with an apostrophe instead."""
+    return f"'{cell}" if cell.lstrip()[:1] in ("=", "+", "-", "@") or cell[:1] in ("\t", "\r") else cell
+
+
 def sha256_fingerprint(text: str) -> str | None:
     """64 lower-case hexadecimal digits; None when it is no SHA-256 fingerprint.
 

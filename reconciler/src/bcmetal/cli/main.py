@@ -41,6 +41,11 @@ _NODES = {
     "erasure": Entry("bcmetal.cli.erasure:erasure", "What became of each drive; also of machines that are gone."),
     "audit": Entry("bcmetal.cli.site:audit", "Who did what, whence, and with what outcome."),
 }
+_JOINING = {
+    "token": Entry("bcmetal.cli.tokens:token", "Join tokens: who has one may join its pool."),
+    "request": Entry("bcmetal.cli.join_requests:request", "Machines that wait to be let in by a person."),
+    "joined": Entry("bcmetal.cli.joined:joined", "Machines that joined; and how to put one out."),
+}
 _DAEMON = {
     "init": Entry("bcmetal.cli.init:init", "Write a configuration, keys and a client profile for this host."),
     "serve": Entry("bcmetal.cli.serve:serve", "Run the daemon; with --demo on an emulated rack."),
@@ -58,6 +63,7 @@ _DAEMON = {
         ("Move machines (each takes several NODEs: names, ids, 'r1u[01-20]', 'gpu-*')", _VERBS),
         ("Look", _LOOKING),
         ("Nodes and sites", _NODES),
+        ("Machines that join", _JOINING),
         ("This host's daemon", _DAEMON),
     ),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},

@@ -27,20 +27,20 @@ def table_of(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
     return table
 
 
-def print_table(table: Table) -> None:
+def print_table(table: Table, *, err: bool = False) -> None:
     """As wide as the terminal; in a pipe as wide as it needs, so that a line stays a line."""
     import io
 
     from rich.console import Console
 
-    if sys.stdout.isatty():
-        Console(markup=False).print(table)
+    if (sys.stderr if err else sys.stdout).isatty():
+        Console(markup=False, stderr=err).print(table)
         return
     buffer = io.StringIO()
     Console(file=buffer, markup=False, width=1000, color_system=None).print(table)
     for line in buffer.getvalue().splitlines():
         if line.strip():
-            click.echo(line.rstrip())
+            click.echo(line.rstrip(), err=err)
 
 
 def node_table(views: Sequence[Mapping[str, Any]]) -> Table:
@@ -81,12 +81,12 @@ def switched_on(flag: object) -> bool:
     return bool(flag.get("on", True)) if isinstance(flag, dict) and flag else bool(flag)
 
 
-def print_pairs(pairs: Iterable[tuple[str, object]], *, indent: str = "") -> None:
+def print_pairs(pairs: Iterable[tuple[str, object]], *, indent: str = "", err: bool = False) -> None:
     """`name  value`, aligned; what is absent is left out."""
     kept = [(name, value) for name, value in pairs if value not in (None, "", [], {})]
     width = max((len(name) for name, _ in kept), default=0)
     for name, value in kept:
-        click.echo(f"{indent}{name:<{width}}  {clean(value)}")
+        click.echo(f"{indent}{name:<{width}}  {clean(value)}", err=err)
 
 
 def outline(doc: object, indent: int = 0) -> list[str]:
