@@ -11,6 +11,10 @@ ISSUER: Final = (
     "basicConstraints=critical,CA:TRUE,pathlen:0\nkeyUsage=critical,keyCertSign,cRLSign\nsubjectKeyIdentifier=hash\n"
 )
 NODES: Final = ISSUER + "extendedKeyUsage=clientAuth,serverAuth\n"
+CONSTRAINED: Final = NODES + (  # as docs/certificate-authority.md recommends
+    "nameConstraints = critical,@no_hosts\n[no_hosts]\nexcluded;DNS.0 =\n"
+    "excluded;IP.0 = 0.0.0.0/0.0.0.0\nexcluded;IP.1 = 0:0:0:0:0:0:0:0/0:0:0:0:0:0:0:0\n"
+)
 SERVERS: Final = ISSUER + "extendedKeyUsage=serverAuth\n"
 KINDS: Final = ("node", "node-tenant", "server")
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 from pydantic import SecretStr
 
 from bcmetal.clock import SystemClock
 from bcmetal.decisions import SECOND, Micros
 from bcmetal.errors import InvalidInput
-from bcmetal.join.ca import Issuer, IssuerKind, pem_of
+from bcmetal.join.ca import NO_HOSTS, Issuer, IssuerKind, pem_of
 from bcmetal.join.given_ca import load_issuer
 from bcmetal.join.peers import identity_of
 from join import given
@@ -66,6 +67,14 @@ def test_an_issuer_with_another_kind_of_key_signs_too(folder: Path, key: tuple[s
     issuer = load(folder, IssuerKind.NODE, certificate=name)
     leaf = Site(None, {IssuerKind.NODE: issuer}).node(now=NOW).certificate  # type: ignore[arg-type]
     leaf.verify_directly_issued_by(issuer.certificate)
+
+
+def test_the_constraint_that_the_documentation_recommends_is_ours(folder: Path) -> None:
+    given.make(folder, "constrained", given.CONSTRAINED, subject="/OU=bcmetal node/CN=x", signer="root")
+    issuer = load(folder, IssuerKind.NODE, certificate="constrained")
+    found = issuer.certificate.extensions.get_extension_for_class(x509.NameConstraints)
+    assert found.critical
+    assert found.value == NO_HOSTS
 
 
 def test_an_issuer_below_an_intermediate_brings_its_chain(folder: Path) -> None:

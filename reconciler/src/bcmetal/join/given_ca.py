@@ -7,13 +7,14 @@ from itertools import pairwise
 from typing import Final, TypeVar
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.exceptions import InvalidSignature
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from pydantic import SecretStr
 
 from bcmetal.decisions import SECOND, Micros
 from bcmetal.errors import Fault, InvalidInput
 from bcmetal.join.ca import NODE_KINDS, Issuer, IssuerKind, kind_of, unit_of
+from bcmetal.join.peers import UNREADABLE
 from bcmetal.join.public_keys import POLICY, is_allowed
 from bcmetal.join.root_file import read_key
 
@@ -49,8 +50,8 @@ def _certificates(pem: str, path: str) -> list[x509.Certificate]:
     try:
         found = x509.load_pem_x509_certificates(pem.encode())
         for one in found:
-            _ = one.extensions, one.public_key()  # read on demand: here, where it can be told
-    except (ValueError, x509.DuplicateExtension, x509.UnsupportedGeneralNameType, UnsupportedAlgorithm) as error:
+            _ = one.extensions, one.public_key(), one.subject, one.issuer  # read on demand: here, where it can be told
+    except UNREADABLE as error:
         raise InvalidInput([Fault(path, "holds no certificate in PEM form that can be read")]) from error
     return found
 
@@ -122,7 +123,7 @@ def _place(kind: IssuerKind, upper: x509.Certificate, root: x509.Certificate, fa
 def _signed(lower: x509.Certificate, upper: x509.Certificate) -> bool:
     try:
         lower.verify_directly_issued_by(upper)
-    except (InvalidSignature, ValueError, TypeError, UnsupportedAlgorithm):
+    except (InvalidSignature, *UNREADABLE):
         return False
     return True
 

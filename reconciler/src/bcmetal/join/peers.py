@@ -17,7 +17,7 @@ from bcmetal.join.ca import NODE_ID, IssuerKind, kind_of, serial_text
 from bcmetal.join.public_keys import is_allowed, key_sha256
 
 _SPIFFE: Final = re.compile(rf"spiffe://(?P<domain>[^/]+)/(?P<kind>node|node-tenant)/(?P<node>{NODE_ID.pattern})")
-_UNREADABLE: Final = (
+UNREADABLE: Final = (
     ValueError,
     TypeError,
     UnsupportedAlgorithm,
@@ -47,7 +47,7 @@ def certificate_from_pem(pem: str) -> x509.Certificate:
     """Raises PeerRefused, for whatever does not read: the library has several exceptions for that, not all of them ValueError."""
     try:
         return x509.load_pem_x509_certificate(pem.encode("ascii"))
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise PeerRefused("what was shown is no certificate") from error
 
 
@@ -55,7 +55,7 @@ def certificate_from_der(der: bytes) -> x509.Certificate:
     """Raises PeerRefused."""
     try:
         return x509.load_der_x509_certificate(der)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise PeerRefused("what was shown is no certificate") from error
 
 
@@ -63,7 +63,7 @@ def identity_of(certificate: x509.Certificate, trust_domain: str) -> PeerIdentit
     """The chain and the time are the caller's to check (TLS did, or `issuer_of`). Raises PeerRefused."""
     try:
         return _read(certificate, trust_domain)
-    except _UNREADABLE as error:  # the library reads most parts only when they are asked for
+    except UNREADABLE as error:  # the library reads most parts only when they are asked for
         raise PeerRefused("the certificate lacks what a node's has, or cannot be read") from error
 
 
@@ -102,7 +102,7 @@ def issuer_of(certificate: x509.Certificate, issuers: Iterable[x509.Certificate]
     for issuer in issuers:
         try:
             certificate.verify_directly_issued_by(issuer)
-        except (InvalidSignature, *_UNREADABLE):
+        except (InvalidSignature, *UNREADABLE):
             continue
         return issuer
     return None
