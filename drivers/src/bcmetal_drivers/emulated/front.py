@@ -77,7 +77,11 @@ class RedfishFront:
         self.tasks = Tasks(rack.clock)
         systems = RackSystems(machines, self.quirks)
         drivers = ResourceDrivers(
-            systems, RackManagers(systems), RackMedia(machines, host), RackIndicators(systems), OneChassis()
+            systems,
+            RackManagers(systems, self.quirks),
+            RackMedia(machines, host),
+            RackIndicators(systems),
+            OneChassis(),
         )
         self._inside = Interior(
             name, host, maker, machines, self.quirks, self.accounts, self._sessions, self.tasks, drivers,

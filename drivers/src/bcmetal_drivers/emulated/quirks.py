@@ -31,6 +31,7 @@ class Quirks:
     boot_progress: str | None = (
         None  # BootProgress.LastState of a machine that is on; None: the resource has no BootProgress
     )
+    clock_skew_s: float = 0.0  # how far its clock is ahead
     volumes_shown: bool = True  # drives tell which volumes are on them
 
     def set(self, name: str, value: object) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from sushy_tools import error
@@ -123,8 +123,9 @@ def _is_there(power: PowerState, action: PowerAction) -> bool:
 class RackManagers(managers.FakeDriver):  # type: ignore[misc]  # sushy-tools has no types
     """One manager for all systems behind the BMC; sushy-tools makes one for each."""
 
-    def __init__(self, systems: RackSystems) -> None:
+    def __init__(self, systems: RackSystems, quirks: Quirks) -> None:
         self._systems = systems
+        self._quirks = quirks
 
     @property
     def managers(self) -> list[str]:
@@ -145,7 +146,8 @@ class RackManagers(managers.FakeDriver):  # type: ignore[misc]  # sushy-tools ha
         return [MANAGER]
 
     def get_datetime(self) -> dict[str, str]:
-        return {"DateTime": datetime.now(UTC).isoformat(timespec="seconds"), "DateTimeLocalOffset": "+00:00"}
+        shown = datetime.now(UTC) + timedelta(seconds=self._quirks.clock_skew_s)
+        return {"DateTime": shown.isoformat(timespec="seconds"), "DateTimeLocalOffset": "+00:00"}
 
     def set_datetime(self, datetime_value: str, datetimelocaloffset_value: str) -> None:
         raise error.NotSupportedError("the clock is set by NTP")

@@ -9,6 +9,7 @@ from bcmetal.store.values import SetBmc, SetIdentifiers, SetNode, SetSighting
 from bcmetal.workflows.identity import changed_identity, identifiers_of
 from bcmetal.workflows.inspect import note_inventory, usable_drives
 from bcmetal.workflows.machine import Machine, Outcome
+from bcmetal.workflows.observing import look_for_media, note_clock
 from bcmetal_drivers.capabilities import Identifies, Inventories, Power, need
 
 
@@ -23,6 +24,8 @@ async def run(m: Machine) -> Outcome:
         return Failed("identity-changed", changed)
     m.condition("identity", "ok")
     m.condition("credentials", "ok")
+    note_clock(m, info.clock)
+    await look_for_media(m)
     known = {row.serial for row in await m.doors.store.read(drives.of_node, m.node.node_id)}
     note_inventory(m, seen)
     m.note(

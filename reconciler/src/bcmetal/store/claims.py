@@ -317,7 +317,7 @@ def _end(c: Connection, node_id: str, ended: Ended, now: Micros) -> None:
     if ended.status is EndStatus.DONE:
         sealed.purge_ended(c, node_id)  # those of failed ones are kept for a retry
     if ended.state is State.RETIRED:
-        nodes.retired(c, node_id)
+        nodes.retired(c, node_id, now)
 
 
 def _move_cursor(c: Connection, claim: Claim, run: Run, now: Micros) -> None:

@@ -42,6 +42,7 @@ _END_OF_NODE: Final = (
     .where(media.c.node_id == bindparam("a_node_id"), media.c.ended_at.is_(None))
     .values(ended_at=bindparam("a_now"))
 )
+_OF_NODE: Final = select(media.c.path).where(media.c.node_id == bindparam("node_id"), *_LIVE).order_by(media.c.path)
 _FILES: Final = select(media.c.file).where(*_LIVE).distinct().order_by(media.c.file)
 _EXPIRE: Final = delete(media).where(
     or_(media.c.expires_at <= bindparam("now"), media.c.ended_at <= bindparam("kept_until"))
@@ -96,6 +97,11 @@ def end(c: Connection, operation_id: str, now: Micros) -> None:
 
 def end_of_node(c: Connection, node_id: str, now: Micros) -> None:
     c.execute(_END_OF_NODE, {"a_node_id": node_id, "a_now": now})
+
+
+def paths_of_node(c: Connection, node_id: str, now: Micros) -> tuple[str, ...]:
+    """Paths that are offered to this machine now."""
+    return tuple(c.execute(_OF_NODE, {"node_id": node_id, "now": now}).scalars())
 
 
 def files(c: Connection, now: Micros) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from bcmetal.store import (
     outbox,
     rows,
     sealed,
+    shared_serials,
     sightings,
     views,
 )
@@ -290,8 +291,25 @@ def _accepted_for_all(c: Connection, bmc_id: str, now: Micros) -> None:
 
 
 def _apply_identifiers(c: Connection, node_id: str, owned: Owner, fact: SetIdentifiers, now: Micros) -> bool:
+    before = shared_serials.of_node(c, node_id)
     identifiers.set_from(c, node_id, fact, now)
+    _settle_serials(c, node_id, before | shared_serials.of_node(c, node_id), now)
     return True
+
+
+def _settle_serials(c: Connection, node_id: str, serials: frozenset[str], now: Micros) -> None:
+    """Warn this node and all that report one of the serials, or let them be; an identity that changed stays what it is."""
+    for one in sorted({node_id, *shared_serials.reporters(c, serials)}):
+        owned = owner(c, one)
+        known = next((found for found in conditions.list(c, one) if found.type == "identity"), None)
+        if owned is None or (known is not None and known.status == "error"):
+            continue
+        if shared_serials.is_shared(c, one):
+            changed = _apply_condition(c, one, owned, shared_serials.SHARED, now)
+        else:
+            changed = known is not None and _apply_condition(c, one, owned, shared_serials.NOT_SHARED, now)
+        if changed and one != node_id:
+            views.rewrite(c, one, now)
 
 
 def _apply_inventory(c: Connection, node_id: str, owned: Owner, fact: StoreInventory, now: Micros) -> bool:
@@ -325,6 +343,8 @@ def _apply_erasure(c: Connection, node_id: str, owned: Owner, fact: AddErasureRe
 
 
 def _apply_condition(c: Connection, node_id: str, owned: Owner, fact: SetCondition, now: Micros) -> bool:
+    if fact == shared_serials.NOT_SHARED and shared_serials.is_shared(c, node_id):
+        fact = shared_serials.SHARED  # it is the machine that it was, and its serial is still another's too
     if not conditions.set(c, node_id, fact, now):
         return False
     data = {"type": fact.type, "status": fact.status, "reason": fact.reason, "message": fact.message}
@@ -409,10 +429,11 @@ def recompute_attention(c: Connection, now: Micros) -> tuple[str, ...]:
     return found
 
 
-def retired(c: Connection, node_id: str) -> None:
+def retired(c: Connection, node_id: str, now: Micros) -> None:
     """A retired node holds neither its identities, its drives nor its BMC's address against anybody."""
     identifiers.free(c, node_id)
     drives.stop_reporting(c, node_id)
+    _settle_serials(c, node_id, shared_serials.of_node(c, node_id), now)
     bmc_id = bmcs.of_node(c, node_id)
     if bmc_id is not None:
         bmcs.free(c, bmc_id)
@@ -435,12 +456,14 @@ def tombstone_and_delete(c: Connection, node_id: str, reason: str, now: Micros) 
             "at": now,
         },
     )
+    serials = shared_serials.of_node(c, node_id)
     identifiers.forget(c, node_id)
     drives.leave(c, node_id)
     c.execute(_OPERATION_SECRETS, {"a_node_id": node_id})
     c.execute(_REFUSE_QUEUED, {"a_node_id": node_id, "a_now": now})
     for statement in _DELETE:
         c.execute(statement, {"a_node_id": node_id})
+    _settle_serials(c, node_id, serials, now)
     if row.bmc is not None:
         bmcs.free(c, row.bmc.bmc_id)
         bmcs.drop_unused(c, row.bmc.bmc_id)

@@ -18,7 +18,7 @@ _PUT: Final = _put.on_conflict_do_update(
     set_={
         **{
             name: func.coalesce(_new[name], sightings.c[name])
-            for name in ("power", "power_at", "boot_mode", "health", "certificate_fp")
+            for name in ("power", "power_at", "boot_mode", "health", "certificate_fp", "clock_skew_ms")
         },
         "swept_at": _new.swept_at,
     },
@@ -37,6 +37,7 @@ def note(c: Connection, node_id: str, fact: SetSighting, now: Micros) -> None:
             "boot_mode": None if fact.boot_mode is None else str(fact.boot_mode),
             "health": fact.health,
             "certificate_fp": fact.certificate_fp,
+            "clock_skew_ms": fact.clock_skew_ms,
             "swept_at": now,
         },
     )

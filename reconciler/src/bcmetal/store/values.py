@@ -355,6 +355,7 @@ class SetSighting:
     boot_mode: str | None = None
     health: str | None = None
     certificate_fp: str | None = None
+    clock_skew_ms: int | None = None  # how far the BMC's clock is ahead of the daemon's
 
 
 @dataclass(frozen=True, slots=True)

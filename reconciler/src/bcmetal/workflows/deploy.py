@@ -1,14 +1,16 @@
-"""Deploy, kind `iso`: boot an ISO as it is, for pools without an agent.
+"""Deploy, kind `iso`: boot an ISO as it is.
 
 1. know_the_machine        the machine is the one that was inspected
 2. fetch_the_image         fetched from an allowed address, its checksum compared, kept on the daemon's shelf
-3. power_off               seen off
-4. take_the_disks          from now on they may hold the tenant's data
-5. offer_the_medium        served to this BMC alone, at a fresh path
-6. insert_the_medium       seen inserted
-7. arm_the_cd              seen armed, for one boot
-8. start_from_the_medium   on, and the override used up by that start
-9. see_a_sign_of_life      as the pool says; `none` is said to be unproven
+3. end_the_membership      of the system before: its certificates are revoked
+4. power_off               seen off
+5. take_the_disks          from now on they may hold the tenant's data
+6. offer_the_medium        served to this BMC alone, at a fresh path
+7. insert_the_medium       seen inserted
+8. arm_the_cd              seen armed, for one boot
+9. start_from_the_medium   on, and the override used up by that start
+10. see_a_sign_of_life     as the pool says; `none` is said to be unproven
+11. wait_for_the_join      where that sign is the machine's agent
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from bcmetal.workflows.media import (
     offer_the_medium,
     start_from_the_medium,
 )
+from bcmetal.workflows.membership import end_the_membership, wait_for_the_join
 from bcmetal.workflows.steps import UNDO, know_the_machine, power_off
 from bcmetal_drivers.capabilities import PowerState, Readings, need
 
@@ -79,6 +82,8 @@ async def see_a_sign_of_life(m: Machine) -> Outcome:
                 "no-sign-of-life", f"started {waited:.0f} s ago, and its boot came no further than {seen.boot_progress}"
             )
         return Again(f"waits for its system to run; its boot came as far as {seen.boot_progress}", LIFE_POLL_S)
+    if m.pool.sign_of_life == "agent":
+        return Done()  # its join is the sign, and the next step's
     proven = m.pool.sign_of_life if m.pool.sign_of_life != "none" else "unproven"
     m.note(SetNode({"system": System.PRESENT}))
     m.remember(proof=proven)
@@ -88,6 +93,7 @@ async def see_a_sign_of_life(m: Machine) -> Outcome:
 STEPS = (
     know_the_machine,
     fetch_the_image,
+    end_the_membership,
     power_off,
     take_the_disks,
     offer_the_medium,
@@ -95,5 +101,6 @@ STEPS = (
     arm_the_cd,
     start_from_the_medium,
     see_a_sign_of_life,
+    wait_for_the_join,
 )
 CLEANUP = UNDO

@@ -27,6 +27,7 @@ from bcmetal.store.values import (
 )
 from bcmetal.workflows.identity import changed_identity, identifiers_of
 from bcmetal.workflows.machine import Machine, Outcome
+from bcmetal.workflows.observing import note_clock
 from bcmetal_drivers.capabilities import Identifies, Inventories, Power, Trust, TrustKind, need
 from bcmetal_drivers.capabilities import Inventory as SeenInventory
 
@@ -74,6 +75,7 @@ async def log_in(m: Machine) -> Outcome:
         ),
         SetSighting(certificate_fp=info.certificate_fp),
     )
+    note_clock(m, info.clock)
     m.condition("credentials", "ok")
     m.condition("certificate", "ok")
     return Done()

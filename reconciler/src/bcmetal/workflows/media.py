@@ -20,6 +20,9 @@ from bcmetal_drivers.capabilities import (
     need,
 )
 
+PLAIN_HTTP_WHY = (
+    "its medium is handed to the BMC over plain HTTP: whoever is on that wire may change what the machine boots"
+)
 OVERRIDE_USED_UP_S = 60.0  # some BMCs show a used-up Once until POST is over
 
 
@@ -59,6 +62,8 @@ async def offer_the_medium(m: Machine) -> Outcome:
         m.now,
     )
     m.remember(media_path=path, media_url=network.media_url.rstrip("/") + path)
+    if network.media_url.startswith("http://"):
+        m.condition("boot-path", "warning", "plain-http", PLAIN_HTTP_WHY)
     return Done()
 
 

@@ -2,15 +2,16 @@
 
 1. know_the_machine        the machine is the one that was inspected
 2. plan_the_erase          every drive has a method that the profile and the pool allow, or nothing is touched
-3. power_off               seen off
-4. eject_media             seen empty
-5. withdraw_the_medium     served no more
-6. clear_boot_override     seen cleared
-7. mark_the_disks          from here on they are half erased
-8. erase_the_drives        by the BMC, each job followed to its end
-9. verify_the_erase        each drive read back and recorded
-10. compare_the_baseline   what the tenant changed at the BMC is named, and fails
-11. let_the_system_go      there is no system on it any more
+3. end_the_membership      its certificates and unused join tokens are revoked
+4. power_off               seen off
+5. eject_media             seen empty
+6. withdraw_the_medium     served no more
+7. clear_boot_override     seen cleared
+8. mark_the_disks          from here on they are half erased
+9. erase_the_drives        by the BMC, each job followed to its end
+10. verify_the_erase       each drive read back and recorded
+11. compare_the_baseline   what the tenant changed at the BMC is named, and fails
+12. let_the_system_go      there is no system on it any more
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from bcmetal.store import baselines
 from bcmetal.store.values import SetNode
 from bcmetal.workflows.erasing import ERASE, plan_the_erase
 from bcmetal.workflows.machine import Machine, Outcome
+from bcmetal.workflows.membership import end_the_membership
 from bcmetal.workflows.steps import (
     UNDO,
     clear_boot_override,
@@ -70,6 +72,7 @@ async def let_the_system_go(m: Machine) -> Outcome:
 STEPS = (
     know_the_machine,
     plan_the_erase,
+    end_the_membership,
     power_off,
     eject_media,
     withdraw_the_medium,

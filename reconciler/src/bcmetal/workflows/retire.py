@@ -1,16 +1,17 @@
 """Retire: give a machine up for good. As release, then hand its BMC over and forget what we hold of it.
 
-1. know_the_machine       the machine is the one that was inspected (a waiver for the whole machine skips 1 to 9)
+1. know_the_machine       the machine is the one that was inspected (a waiver for the whole machine skips this and what follows at the BMC)
 2. plan_the_erase         a machine that is clean is not erased again
-3. power_off              seen off
-4. eject_media            seen empty
-5. withdraw_the_medium    served no more
-6. clear_boot_override    seen cleared
-7. mark_the_disks         from here on they are half erased
-8. erase_the_drives       by the BMC, each job followed to its end
-9. verify_the_erase       each drive read back and recorded
-10. hand_the_bmc_over     to the pool's hand-over credential, where it names one
-11. forget_its_secrets    unless they are to be kept
+3. end_the_membership     its certificates and unused join tokens are revoked, whatever was waived
+4. power_off              seen off
+5. eject_media            seen empty
+6. withdraw_the_medium    served no more
+7. clear_boot_override    seen cleared
+8. mark_the_disks         from here on they are half erased
+9. erase_the_drives       by the BMC, each job followed to its end
+10. verify_the_erase      each drive read back and recorded
+11. hand_the_bmc_over     to the pool's hand-over credential, where it names one
+12. forget_its_secrets    unless they are to be kept
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from bcmetal.states import System
 from bcmetal.store.values import DropSealed, SetNode
 from bcmetal.workflows.erasing import ERASE, plan_the_erase, waive_the_machine
 from bcmetal.workflows.machine import Machine, Outcome, Step
+from bcmetal.workflows.membership import end_the_membership
 from bcmetal.workflows.steps import (
     UNDO,
     clear_boot_override,
@@ -78,11 +80,11 @@ async def forget_its_secrets(m: Machine) -> Outcome:
 
 
 STEPS = (
+    *(_unless_waived(step) for step in (know_the_machine, plan_the_erase)),
+    end_the_membership,
     *(
         _unless_waived(step)
         for step in (
-            know_the_machine,
-            plan_the_erase,
             power_off,
             eject_media,
             withdraw_the_medium,

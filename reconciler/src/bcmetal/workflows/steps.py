@@ -18,7 +18,7 @@ from bcmetal_drivers.capabilities import (
     need,
     offers,
 )
-from bcmetal_drivers.errors import Unsupported
+from bcmetal_drivers.errors import DriverError, Unsupported
 
 SOON_S = 0.25  # most BMCs are there at once; the others are asked less and less often
 POLL_S = 2.0
@@ -87,11 +87,23 @@ async def eject_media(m: Machine) -> Outcome:
     try:
         slots = await m.look(need(m.bmc, VirtualMedia).inserted)
         if any(slot.inserted or slot.url for slot in slots):
-            await m.act(need(m.bmc, VirtualMedia).eject)
-            return Again("looks whether the medium is out", 0.0)
+            return await _eject(m)
     except Unsupported:  # this model has no slot that could hold a medium of ours
         return Done()
+    m.condition("media", "ok")
     return Done()
+
+
+async def _eject(m: Machine) -> Outcome:
+    """A medium that stays in is told, for the machine may boot it."""
+    try:
+        await m.act(need(m.bmc, VirtualMedia).eject)
+    except Unsupported:
+        raise
+    except DriverError as error:
+        m.condition("media", "warning", "not-ejected", f"the medium could not be ejected: {error}")
+        raise
+    return Again("looks whether the medium is out", 0.0)
 
 
 async def clear_boot_override(m: Machine) -> Outcome:
@@ -131,6 +143,7 @@ async def clear_what_we_armed(m: Machine) -> Outcome:
 
 async def withdraw_the_medium(m: Machine) -> Outcome:
     """Serve this node's media no more, once they are out."""
+    m.condition("boot-path", "ok")
     await m.doors.store.write(media.end_of_node, m.node.node_id, m.now)
     return Done()
 

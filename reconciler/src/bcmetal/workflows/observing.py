@@ -1,0 +1,63 @@
+"""What a look at a machine finds beside its purpose: a BMC's clock that is wrong, a medium that nobody of us put there."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+from bcmetal.decisions import Micros
+from bcmetal.states import State
+from bcmetal.store import media
+from bcmetal.store.values import SetSighting
+from bcmetal.workflows.machine import Machine
+from bcmetal_drivers.capabilities import VirtualMedia, need, offers
+from bcmetal_drivers.errors import Unsupported
+
+SKEW_MS: Final = 5 * 60 * 1000
+# Where we know what must be inserted: nothing, or what we offered. A machine that is new to us may hold anything.
+MEDIA_KNOWN_IN: Final = frozenset({State.AVAILABLE, State.DEPLOYED, State.RESCUED})
+
+
+def skew_ms(told: str | None, now: Micros) -> int | None:
+    """How far a BMC's clock is ahead of ours, in milliseconds; None when it does not tell a time with its offset."""
+    try:
+        at = datetime.fromisoformat(told or "")
+    except ValueError:
+        return None
+    if at.tzinfo is None:
+        return None
+    return int((at - datetime.fromtimestamp(now / 1_000_000, UTC)).total_seconds() * 1000)
+
+
+def note_clock(m: Machine, told: str | None) -> None:
+    """A clock that is wrong makes the BMC's logs tell wrong times, and fails certificates on the way to our media."""
+    skew = skew_ms(told, m.now)
+    if skew is None or abs(skew) <= SKEW_MS:
+        m.condition("clock", "ok")
+    else:
+        way = "ahead of" if skew > 0 else "behind"
+        text = f"the BMC's clock is {abs(skew) // 60_000} minutes {way} the daemon's: set it, best by NTP"
+        m.condition("clock", "warning", "clock-skew", text)
+    if skew is not None:
+        m.note(SetSighting(clock_skew_ms=skew))
+
+
+async def look_for_media(m: Machine) -> None:
+    """A medium in a slot that is none of those offered to this machine would be booted by the next start from CD."""
+    if m.node.facts.state not in MEDIA_KNOWN_IN or not offers(m.bmc, VirtualMedia):
+        return
+    try:
+        slots = await m.look(need(m.bmc, VirtualMedia).inserted)
+    except Unsupported:  # this model has no slot that could hold a medium
+        return
+    ours = await m.doors.store.read(media.paths_of_node, m.node.node_id, m.now)
+
+    def is_ours(url: str | None) -> bool:
+        return bool(ours) if url is None else any(url.endswith(path) for path in ours)  # some BMCs tell no URL
+
+    strange = sum(1 for slot in slots if slot.inserted and not is_ours(slot.url))
+    if strange:
+        text = f"{strange} of the BMC's virtual media hold something that was not offered to this machine: eject it"
+        m.condition("media", "warning", "unexpected-medium", text)
+    else:
+        m.condition("media", "ok")
