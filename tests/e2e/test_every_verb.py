@@ -8,7 +8,7 @@ import http.client
 import json
 import ssl
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from bcmetal_drivers.emulated.rack import EmulatedBmc
 
 pytestmark = pytest.mark.slow
 SETTLED_WITHIN_S = 60.0
+POLL_S = 0.05
 NEEDED: dict[str, dict[str, Any]] = {"service": {"steps": ["firmware"]}, "identify": {"on": True}}
 
 
@@ -114,8 +115,24 @@ class Node:
             view = self.ask("get")  # after the timeline: what ended in between is in it
             if not view.get("operation") and not queued:
                 return view
-            time.sleep(0.1)
+            time.sleep(POLL_S)
         raise AssertionError(f"{self.name} does not come to rest: {self.ask('get')}")
+
+    def until(self, what: str, seen: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """The view in which `seen` holds, which is to come soon."""
+        ends = time.monotonic() + SETTLED_WITHIN_S
+        while time.monotonic() < ends:
+            view = self.ask("get")
+            if seen(view):
+                return view
+            time.sleep(POLL_S)
+        raise AssertionError(f"{self.name} does not {what}: {self.ask('get')}")
+
+    def stays(self, state: str, for_s: float) -> None:
+        ends = time.monotonic() + for_s
+        while time.monotonic() < ends:
+            assert self.ask("get")["state"] == state
+            time.sleep(POLL_S)
 
     def does(self, method: str, state: str, **given: Any) -> dict[str, Any]:
         self.ask(method, **given)
@@ -196,8 +213,7 @@ def test_a_redfish_machine_by_every_verb(site: tuple[Site, Caller, Caller], whic
     assert node.does("setProtected", "deployed", on=False)
     node.ask("setMaintenance", on=True, reason="fan")
     node.ask("release")
-    time.sleep(0.5)
-    assert node.ask("get")["state"] == "releasing"
+    node.stays("releasing", 0.5)
     node.ask("setMaintenance", on=False)
     assert node.rests()["state"] == "available"
     assert not any(drive.holds_data for drive in bmc.machine.drives.values())
@@ -245,7 +261,7 @@ def test_an_abort_a_retry_and_new_credentials(site: tuple[Site, Caller, Caller])
     bmc.set(power_lag_s=5.0)
     bmc.machine.set_power(PowerAction.ON)
     node.ask("commission")
-    time.sleep(1.0)
+    node.until("touch the machine", lambda view: bool(view["operation"]["touched"]))
     node.ask("abort")
     bmc.set(power_lag_s=0.0)
     view = node.rests()
@@ -263,8 +279,8 @@ def test_a_frozen_site_waits_and_everything_is_audited(site: tuple[Site, Caller,
     status, doc = caller.call("freeze", "set", {**scope, "reason": "heat"})
     assert status == 200, doc
     node.ask("commission")
-    time.sleep(1.0)
-    assert node.ask("get")["state"] == "commissioning"
+    held = node.until("say that it is frozen", lambda view: "frozen" in (view["operation"]["waitingFor"] or ""))
+    assert held["state"] == "commissioning"
     status, doc = caller.call("freeze", "lift", scope)
     assert status == 200, doc
     assert node.rests()["state"] == "available"
