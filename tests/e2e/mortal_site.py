@@ -6,7 +6,6 @@ import contextlib
 import re
 import shutil
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -18,86 +17,14 @@ from pathlib import Path
 from typing import Final
 
 from bcmetal.client import Client, Profile
-from bcmetal.install.certificate import self_signed
-from bcmetal.install.files import write_new
-from bcmetal.install.local import first_key
-from bcmetal.vault import new_key
+from bcmetal.demo.images import Image, ImageServer
+from bcmetal.demo.site import POOL, TENANT, install
 from bcmetal_drivers.emulated.rack import EmulatedBmc, Rack
-from emulated_site import ISO, ISO_SHA256, RESCUE_ISO, RESCUE_SHA256, iso_server
+from emulated_site import ISO, RESCUE_ISO
 
-TENANT: Final = "tenant-a"
-POOL: Final = "pool-a"  # Redfish: erased by the BMC
-IPMI_POOL: Final = "pool-b"  # IPMI: nothing can be erased out of band
 READY: Final = re.compile(rb"bcmetald: ready, API (https://\S+)")
 START_S: Final = 30.0
 STOP_S: Final = 20.0
-
-CONFIG: Final = """
-[daemon]
-database = "sqlite:///{folder}/db"
-api_listen = "127.0.0.1:0"
-media_listen = "127.0.0.1:{media_port}"
-tls_cert = "{folder}/api.crt"
-tls_key = "file:{folder}/tls.key"
-vault_key = "file:{folder}/vault.key"
-image_folder = "{folder}/images"
-images_from = ["127.0.0.0/8"]
-
-[sites.site-a]
-owner = "{tenant}"
-
-[networks.bmc]
-cidrs = ["127.0.0.0/8"]
-media_url = "http://127.0.0.1:{media_port}"
-tls = "verify"
-
-[images.os]
-url = "{image_url}/os.iso"
-sha256 = "{iso}"
-format = "iso"
-
-[images.rescue]
-url = "{rescue_url}/rescue.iso"
-sha256 = "{rescue}"
-format = "iso"
-
-[profiles.commission.erased]
-boot_mode = "uefi"
-erase = ["bmc"]
-
-[profiles.commission.unerased]
-erase = "none"
-
-[profiles.release.erased]
-erase = ["bmc"]
-
-[profiles.release.unerased]
-erase = "none"
-
-[pools.{pool}]
-owner = "{tenant}"
-site = "site-a"
-agent = "none"
-commission = "erased"
-release = "erased"
-erase_on_arrival = true
-trust_bmc_erase = true
-rescue_iso = "rescue"
-sign_of_life = "none"
-
-[pools.{ipmi_pool}]
-owner = "{tenant}"
-site = "site-a"
-agent = "none"
-commission = "unerased"
-release = "unerased"
-sign_of_life = "none"
-
-[[grants]]
-to = "key:admin"
-role = "admin"
-on = "site/site-a"
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,40 +112,16 @@ class MortalSite:
         return [Interrupted(verb, step) for verb, step in rows]
 
 
-def _free_port() -> int:
-    """BMCs are told this port, so that it must be the same after each start."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @contextlib.contextmanager
 def mortal_site(
     folder: Path, rack: Rack, redfish: tuple[EmulatedBmc, ...], ipmi: tuple[EmulatedBmc, ...]
 ) -> Iterator[MortalSite]:
     """The rack and the images are up, the daemon is not yet started; whatever runs is ended at the end."""
-    new_key(folder / "vault.key")
-    pair = self_signed(["127.0.0.1"])
-    write_new(folder / "api.crt", pair.certificate_pem, private=False)
-    write_new(folder / "tls.key", pair.key_pem, private=True)
-    config = folder / "bcmetal.toml"
-    with rack, iso_server(ISO) as image_url, iso_server(RESCUE_ISO) as rescue_url:
-        text = CONFIG.format(
-            folder=folder,
-            tenant=TENANT,
-            pool=POOL,
-            ipmi_pool=IPMI_POOL,
-            media_port=_free_port(),
-            image_url=image_url,
-            rescue_url=rescue_url,
-            iso=ISO_SHA256,
-            rescue=RESCUE_SHA256,
-        )
-        write_new(config, text, private=False)
-        secret = first_key(config, "admin", TENANT)
-        write_new(folder / "admin.key", secret.get_secret_value() + "\n", private=True)
-        daemon = MortalDaemon(config, folder / "daemon.log")
+    images = {"os": Image("os", ISO), "rescue": Image("rescue", RESCUE_ISO)}
+    with rack, ImageServer(images) as server:
+        _, fingerprint = install(folder, images, server)
+        daemon = MortalDaemon(folder / "bcmetal.toml", folder / "daemon.log")
         try:
-            yield MortalSite(folder, rack, redfish, ipmi, daemon, pair.fingerprint)
+            yield MortalSite(folder, rack, redfish, ipmi, daemon, fingerprint)
         finally:
             daemon.stop()

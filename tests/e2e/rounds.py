@@ -14,11 +14,12 @@ from functools import partial
 from typing import Any, Final
 
 from bcmetal.client import ApiError, Client, Unreachable
+from bcmetal.demo.site import IPMI_POOL, POOL, TENANT
 from bcmetal.states import BUSY, State
 from bcmetal_drivers.capabilities import PowerAction, PowerState
 from bcmetal_drivers.emulated.rack import EmulatedBmc
 from crash.life import LIFE, Judge, plant_everywhere
-from e2e.mortal_site import IPMI_POOL, POOL, TENANT, MortalSite
+from e2e.mortal_site import MortalSite
 
 View = Mapping[str, Any]
 POLL_S: Final = 0.05

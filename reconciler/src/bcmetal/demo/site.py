@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -67,7 +67,7 @@ def emulated_site(folder: Path, redfish: int, ipmi: int) -> Iterator[Site]:
         for serial in bmc.machine.drives:
             bmc.machine.plant(serial)  # a machine never arrives with clean drives
     with rack, ImageServer(images) as server:
-        certificate, fingerprint = _write(folder, images, server)
+        certificate, fingerprint = install(folder, images, server)
         with DaemonProcess(folder / "bcmetal.toml", folder / "daemon.log") as daemon:
             profile = client_profile(daemon.address, fingerprint, TENANT, POOL)
             write_new(folder / "client.toml", profile, private=False)
@@ -75,8 +75,8 @@ def emulated_site(folder: Path, redfish: int, ipmi: int) -> Iterator[Site]:
             yield Site(folder, rack, by_redfish, by_ipmi, images, daemon, here)
 
 
-def _write(folder: Path, images: dict[str, Image], server: ImageServer) -> tuple[Path, str]:
-    """All files of the installation; where the certificate is, and its fingerprint."""
+def install(folder: Path, images: Mapping[str, Image], server: ImageServer) -> tuple[Path, str]:
+    """All files of the installation, `admin.key` among them; where the certificate is, and its fingerprint. `rescue` is one of the images."""
     credentials = folder / "credentials"
     credentials.mkdir(mode=0o700)
     new_key(credentials / "vault-key")
@@ -91,13 +91,13 @@ def _write(folder: Path, images: dict[str, Image], server: ImageServer) -> tuple
 
 
 def _free_port() -> int:
-    """BMCs are told this port, so it must be known before the daemon binds it."""
+    """BMCs are told this port, so that it must be known before the daemon binds it, and be the same after each start."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
-def _configuration(folder: Path, images: dict[str, Image], server: ImageServer) -> str:
+def _configuration(folder: Path, images: Mapping[str, Image], server: ImageServer) -> str:
     entries = "".join(
         f"""
 [images.{image.name}]
