@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
@@ -136,3 +137,21 @@ def test_a_second_daemon_says_why_it_does_not_start_and_starts_with_the_same_con
         await asyncio.gather(beside, serving)
 
     asyncio.run(run())
+
+
+def test_a_daemon_outside_the_main_thread_says_that_it_cannot_reload(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def life() -> None:
+        stop, ready = asyncio.Event(), asyncio.Event()
+        daemon = Daemon(a_config(tmp_path, "elsewhere", f"sqlite:///{tmp_path}/db"))
+        serving = asyncio.create_task(daemon.run(stop, ready))
+        await asyncio.wait_for(ready.wait(), 30)
+        stop.set()
+        await serving
+
+    thread = threading.Thread(target=lambda: asyncio.run(life()))
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert "the configuration cannot be read again while this daemon runs" in caplog.text
