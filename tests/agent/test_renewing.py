@@ -9,9 +9,9 @@ import pytest
 from agent_machine import Machine
 from bcmetal.join import ca
 from bcmetal_agent import keys, wire
-from bcmetal_agent.run import SecretsPlan
+from bcmetal_agent.run import SecretsPlan, write_secrets
 from bcmetal_agent.state import Identity
-from fake_control_plane import Answer, Call, ControlPlane, Turn, a_root, admit, defer, lose, refuse, say
+from fake_control_plane import Answer, Call, ControlPlane, a_root, admit, defer, lose, refuse, say
 
 DAY = 24 * 3600
 
@@ -177,6 +177,24 @@ def test_the_pin_vouches_where_the_root_changed_while_the_machine_was_off(plane:
     assert current(machine).name != old.name
 
 
+@pytest.mark.parametrize("hours", [20, 30, 24 * 400])
+def test_with_a_clock_far_ahead_renewals_do_not_chase_each_other(
+    plane: ControlPlane, tmp_path: Path, hours: int
+) -> None:
+    machine = Machine(plane, tmp_path)
+    machine.join()
+    machine.clock.ahead = timedelta(hours=hours)
+    machine.run_for(DAY / 6)
+    assert len(renewals(plane)) == 1
+
+
+def test_with_a_clock_far_behind_a_renewal_still_comes_in_time(plane: ControlPlane, tmp_path: Path) -> None:
+    machine = Machine(plane, tmp_path)
+    machine.clock.ahead = timedelta(days=-3)
+    machine.run_for(DAY * 0.6)
+    assert len(renewals(plane)) == 1
+
+
 # ---------------------------------------------------------------- platform secrets
 
 
@@ -195,14 +213,8 @@ def test_secrets_are_fetched_after_the_join_and_after_each_renewal(plane: Contro
     assert file.read_text() == "newer"
 
 
-def smuggle(name: str) -> Turn:
-    return lambda plane, call: Answer(200, wire.encode(wire.Secrets((wire.Secret(name, "x"),))))
-
-
 @pytest.mark.parametrize("name", ["../escaped", "/escaped", "unasked", ""])
 def test_a_secret_that_was_not_asked_for_becomes_no_file(plane: ControlPlane, tmp_path: Path, name: str) -> None:
-    from bcmetal_agent.run import write_secrets
-
     plan = SecretsPlan(("site-key",), tmp_path / "deep/secrets")
     write_secrets(plan, {name: "x"})
     assert list((tmp_path / "deep").rglob("*")) == [plan.folder]

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from agent_machine import Machine
+from bcmetal_agent.join import Waiting
+from bcmetal_agent.state import Attempt, StateError, StateFolder, write_file
+from fake_control_plane import ControlPlane, defer
+
+DURABLE = frozenset({"fsync", "replace", "symlink"})
+
+
+def calls_of(work: Callable[[], object]) -> list[str]:
+    """The system calls of DURABLE that it makes, in order."""
+    seen: list[str] = []
+
+    def look(frame: FrameType, event: str, called: Any) -> None:
+        if event == "c_call" and getattr(called, "__name__", "") in DURABLE:
+            seen.append(called.__name__)
+
+    sys.setprofile(look)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return seen
+
+
+def test_a_file_is_on_the_disk_before_it_bears_its_name_and_its_folder_after(tmp_path: Path) -> None:
+    assert calls_of(lambda: write_file(tmp_path / "x", "text")) == ["fsync", "replace", "fsync"]
+    assert os.listdir(tmp_path) == ["x"]
+
+
+def test_an_admission_is_on_the_disk_before_the_one_rename_that_commits_it(plane: ControlPlane, tmp_path: Path) -> None:
+    machine = Machine(plane, tmp_path)
+    old = machine.join()
+    with machine.state.locked():
+        seen = calls_of(lambda: machine.state.commit(old.key(), old.chain(), old.trust(), old.admission))
+    assert seen == [*["fsync", "replace", "fsync"] * 4, "fsync", "fsync", "symlink", "replace", "fsync"]
+
+
+@pytest.mark.parametrize("rubbish", ["", "{", "[]", "null", '{"key": 1', '{"message": "x"}', "\x00"])
+def test_a_damaged_file_is_told_and_never_taken_for_nothing(plane: ControlPlane, tmp_path: Path, rubbish: str) -> None:
+    """Taken for nothing, it would cost an admitted key."""
+    machine = Machine(plane, tmp_path)
+    plane.next_joins = [defer]
+    with machine.state.locked():
+        assert isinstance(machine.agent().join(once=True), Waiting)
+        (machine.state.path / "join.json").write_text(rubbish)
+        with pytest.raises(StateError, match=r"join\.json is damaged"):
+            machine.agent().join()
+        machine.agent().join(anew=True)
+
+
+def test_a_damaged_identity_is_told(plane: ControlPlane, tmp_path: Path) -> None:
+    machine = Machine(plane, tmp_path)
+    identity = machine.join()
+    identity.chain_file.write_text("rubbish")
+    with machine.state.locked(), pytest.raises(StateError, match="is damaged"):
+        machine.agent().join()
+
+
+def test_what_a_crash_left_half_made_is_cleared_away(plane: ControlPlane, tmp_path: Path) -> None:
+    machine = Machine(plane, tmp_path)
+    identity = machine.join()
+    left = machine.state.path / "identities/0011223344556677"
+    left.mkdir()
+    (left / "key.pem").write_text("x")
+    (machine.state.path / ".join.json.new").write_text("x")
+    (machine.state.path / ".current-0011223344556677").symlink_to("identities/0011223344556677")
+    machine.state.keep("next", Attempt("key", "message", replaces="another"))
+    with machine.state.locked():
+        current = machine.state.current()
+        assert current is not None
+        assert current.name == identity.name
+    names = {path.name for path in machine.state.path.iterdir()}
+    assert names == {"current", "identities", "lock", "status.json"}
+    assert [path.name for path in left.parent.iterdir()] == [identity.name]
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StateError, match="cannot use the folder"), StateFolder(tmp_path / "file/state").locked():
+        pass
+
+
+def test_a_folder_open_to_others_is_closed(tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    folder.mkdir(mode=0o755)
+    with StateFolder(folder).locked():
+        assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_keys_show_in_no_representation() -> None:
+    assert "private" not in repr(Attempt("private key", "message", ak_private="private blob"))
