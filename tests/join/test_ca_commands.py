@@ -107,7 +107,8 @@ def test_init_tells_the_pin_and_the_join_line(host: Host) -> None:
     made = host.init()
     pin = "sha256:" + a_root(host.safe / "root.pem").fingerprint(hashes.SHA256()).hex()
     assert f"pin        {pin}" in made.out
-    assert f"bcmetal-agent join --url https://10.30.0.5:8445 --ca {pin} --token-file FILE" in made.out
+    where = "--server https://10.30.0.5:8445 --node-server https://10.30.0.5:8444"
+    assert f"join line  bcmetal-agent join {where} --ca {pin} --token-file FILE" in made.out
 
 
 def test_the_roots_key_and_the_passphrase_are_nowhere_but_with_the_operator(host: Host) -> None:

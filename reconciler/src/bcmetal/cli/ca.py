@@ -28,7 +28,7 @@ _COMMANDS = {
     "trust-bundle": Entry("bcmetal.cli.ca:ca_trust_bundle", "Write the roots that nodes trust, as PEM."),
 }
 
-RESTART = "a running daemon takes it with `systemctl restart bcmetald`"
+TAKEN = "a running daemon takes it within seconds"
 
 _file = click.Path(dir_okay=False, path_type=Path)
 
@@ -224,7 +224,7 @@ def ca_retire(name: str, force: bool, config: Path | None) -> None:
         click.echo(f"bcmetal: nothing here is called {name}: `bcmetal ca list`", err=True)
         sys.exit(Exit.FORBIDDEN)
     click.echo(f"retired {ended}")
-    click.echo(RESTART, err=True)
+    click.echo(TAKEN, err=True)
 
 
 @click.command(
@@ -285,6 +285,7 @@ def _take(what: str, file: Path | None, *, confirm: bool) -> SecretStr:
 
 
 def _tell(made: Installed, root_out: Path | None) -> None:
+    from bcmetal.cli.join_line import JoinLine
     from bcmetal.join.ca import pin_of
 
     pin = pin_of(made.root)
@@ -299,6 +300,6 @@ def _tell(made: Installed, root_out: Path | None) -> None:
         )
     else:
         click.echo(f"pin        {pin}")
-        for url in made.agent_urls or ("https://HOST:8445",):
-            click.echo(f"join line  bcmetal-agent join --url {url} --ca {pin} --token-file FILE")
-    click.echo(RESTART, err=True)
+        for server, node_server in made.calls or (("https://HOST:8445", "https://HOST:8444"),):
+            click.echo(f"join line  {JoinLine((server,), (node_server,), (pin,)).text('FILE')}")
+    click.echo(TAKEN, err=True)

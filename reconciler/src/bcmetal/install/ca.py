@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from cryptography import x509
 from pydantic import SecretStr
@@ -44,11 +45,11 @@ class Keys(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """`state`: current, or next when the root is a new one. `agent_urls`: where machines call, by the configuration."""
+    """`state`: current, or next when the root is a new one. `calls`: where machines join and where they renew, by the configuration."""
 
     state: str
     root: x509.Certificate
-    agent_urls: tuple[str, ...]
+    calls: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ def promote(config: Path, *, early: bool) -> Installed:
         entry = admin.audit("ca.promote", "early" if early else "in time", admin.owner)
         ended_after = Micros(admin.now - admin.settings.joining.expired_grace_days * DAY)
         row = await admin.store.write(_promote, ended_after, early, admin.now, entry)
-        return Installed(CURRENT, x509.load_pem_x509_certificates(row.chain.encode())[-1], _agent_urls(admin))
+        return Installed(CURRENT, x509.load_pem_x509_certificates(row.chain.encode())[-1], _calls(admin))
 
     return administer(config, work)
 
@@ -215,7 +216,7 @@ async def _install(
     rows = [row_of(one, CURRENT, refs[one.kind], admin.now, admin.identity) for one in new]
     entry = admin.audit(action, f"sha256:{sha256_of(root)}", admin.owner)
     state = await admin.store.write(_put, rows, keys, pem_of([root]), first, admin.now, entry)
-    return Installed(state, root, _agent_urls(admin))
+    return Installed(state, root, _calls(admin))
 
 
 def _end_of(row: RootRow) -> Micros:
@@ -223,9 +224,14 @@ def _end_of(row: RootRow) -> Micros:
     return Micros(int(certificate.not_valid_after_utc.timestamp()) * SECOND)
 
 
-def _agent_urls(admin: Admin) -> tuple[str, ...]:
-    urls = (network.agent_url for network in admin.settings.networks.values())
-    return tuple(dict.fromkeys(url for url in urls if url))
+def _calls(admin: Admin) -> tuple[tuple[str, str], ...]:
+    port = admin.settings.daemon.node_listen.rpartition(":")[2]
+    found = {}
+    for network in admin.settings.networks.values():
+        if network.agent_url:
+            host = urlsplit(network.agent_url).hostname or ""
+            found[network.agent_url] = f"https://{f'[{host}]' if ':' in host else host}:{port}"
+    return tuple(found.items())
 
 
 # ---------------------------------------------------------------- transactions
