@@ -36,6 +36,14 @@ BODIES: Final[dict[str, dict[str, Any]]] = {
     "update": {"assetTag": "x"},
     "plan": {"verb": "inspect"},
 }
+JOINING: Final[dict[str, dict[str, dict[str, Any]]]] = {
+    "joinTokens": {
+        "create": {"ttlSeconds": 60, "idempotencyKey": "k"},
+        "revoke": {"tokenId": "jt_" + "0" * 52},
+    },
+    "joinRequests": {name: {"requestId": "jr_" + "0" * 26} for name in ("get", "approve", "deny")},
+    "nodes": {name: {"nodeId": "nd_" + "0" * 26} for name in ("get", "evict")},
+}
 METAL: Final = sorted(one.name for one in METHODS.values() if one.group == "metal")
 PATHS: Final = sorted(METHODS)
 
@@ -54,6 +62,8 @@ def _body(site: Site, path: str) -> dict[str, Any]:
         return {**place, "bmc": {"address": "ipmi://10.20.9.9", "username": "u", "password": "p" * 8}}
     if name == "list":
         return place
+    if group in JOINING:
+        return {**place, **JOINING[group].get(name, {})}
     return {**place, "nodeId": "r3u17", **BODIES.get(name, {})}
 
 

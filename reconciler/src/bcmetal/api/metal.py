@@ -15,6 +15,7 @@ from bcmetal.api.times import micros
 from bcmetal.api.verbs import Decided, event_of, instant, not_in_this_build, run_verb, state_event
 from bcmetal.decisions import Micros
 from bcmetal.errors import Fault, InvalidInput, Lost
+from bcmetal.join.leaving import leave, withdraw_tokens
 from bcmetal.settings import Action
 from bcmetal.settling import Ended, EndStatus, LastError
 from bcmetal.states import WORKFLOWS, SideVerb, State, System, Verb, failure_of
@@ -171,6 +172,8 @@ def _remove(c: Connection, plan: Decided) -> None:
         plan.idempotency,
         expected_state=row.facts.state,
     )
+    leave(c, row.node_id, "retired", reason, call.now)
+    withdraw_tokens(c, row.node_id, row.site_id, call.now)
     nodes.tombstone_and_delete(c, row.node_id, reason, call.now)
 
 

@@ -24,7 +24,7 @@ from bcmetal.join.csr import Csr
 from bcmetal.join.judging import Admit, Case, Defer, PoolRules, Refuse, Trust, judge
 from bcmetal.join.leaving import expire, expire_of_token
 from bcmetal.settings import Joining
-from bcmetal.store import certificates, join_requests, join_tokens, members, nodes, outbox, views
+from bcmetal.store import certificates, join_requests, join_tokens, members, nodes, outbox
 from bcmetal.store.certificates import CertificateRow, ChallengeRow
 from bcmetal.store.ids import ENTROPY_BYTES, new_id
 from bcmetal.store.join_requests import NewRequest, RequestRow
@@ -378,8 +378,6 @@ def _admit(
         issued_at=now,
     )
     certificates.add(c, row)
-    if verdict.metal:
-        views.rewrite(c, node_id, now)
     data = {
         "tokenId": ask.token_id,
         "requestId": member.request_id,

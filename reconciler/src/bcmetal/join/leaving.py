@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from sqlalchemy import Connection
 
 from bcmetal.decisions import Micros
-from bcmetal.store import certificates, join_requests, join_tokens, members, outbox, views
+from bcmetal.store import certificates, join_requests, join_tokens, members, outbox
 from bcmetal.store.join_requests import RequestRow
 from bcmetal.store.members import MemberRow
 from bcmetal.store.outbox import derived_id
@@ -30,8 +30,6 @@ def leave(c: Connection, node_id: str, state: str, reason: str, now: Micros) -> 
     if not members.end(c, node_id, state, reason, ended_at):
         return None
     certificates.revoke_all(c, node_id, state, now)
-    if member.metal_node_id is not None:
-        views.rewrite(c, member.metal_node_id, now)
     return member
 
 

@@ -1,6 +1,6 @@
 """The node's metal view as ready JSON, rewritten in each transaction that changes what it shows.
 
-What moves too often to be stored is put in when it is read: power and health from the sightings. The API adds `allowedVerbs`. The
+What moves too often to be stored is put in when it is read: power and health from the sightings, and the node as a member. The API adds `allowedVerbs`. The
 budget that is left is as of the last settle, which is when it is counted. The view holds no secret: it is made of columns that hold none.
 """
 
@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, bindparam, select, update
+from sqlalchemy import Connection, Row, bindparam, func, select, update
 
 from bcmetal.decisions import SECOND, Micros, NodeFacts
 from bcmetal.errors import hint_for
 from bcmetal.states import SideVerb
 from bcmetal.store import conditions, identifiers, jsontext, rows, side_operations
+from bcmetal.store.join_tables import certificates, members
 from bcmetal.store.tables import bmcs, node_views, nodes, operations, sealed, sightings
 from bcmetal.store.upsert import insert
 from bcmetal.store.values import Identifier, Json
@@ -28,6 +29,13 @@ _PUT: Final = _put.on_conflict_do_update(
 )
 _OPERATION: Final = select(operations).where(operations.c.operation_id == bindparam("operation_id"))
 _SLOTS: Final = select(sealed.c.slot).where(sealed.c.owner_kind == "bmc", sealed.c.owner_id == bindparam("bmc_id"))
+_certified = (
+    select(func.max(certificates.c.not_after_at))
+    .where(certificates.c.node_id == nodes.c.node_id, certificates.c.revoked_at.is_(None))
+    .correlate(nodes)
+    .scalar_subquery()
+    .label("certified_until")
+)
 _ATTENTION: Final = (
     update(nodes).where(nodes.c.node_id == bindparam("a_node_id")).values(needs_attention=bindparam("a_needs"))
 )
@@ -52,11 +60,16 @@ _READ: Final = (
         sightings.c.swept_at,
         sightings.c.certificate_fp,
         sightings.c.clock_skew_ms,
+        members.c.state.label("member_state"),
+        members.c.trust,
+        members.c.last_seen_at,
+        _certified,
     )
     .select_from(
         nodes.join(node_views, node_views.c.node_id == nodes.c.node_id)
         .outerjoin(bmcs, bmcs.c.bmc_id == nodes.c.bmc_id)
         .outerjoin(sightings, sightings.c.node_id == nodes.c.node_id)
+        .outerjoin(members, members.c.node_id == nodes.c.node_id)
     )
     .where(nodes.c.node_id.in_(bindparam("node_ids", expanding=True)))
 )
@@ -73,6 +86,7 @@ class ViewRow:
     pool_id: str
     desired_power: str | None
     sighting: Json | None
+    agent: Json
 
     @property
     def doc(self) -> dict[str, Any]:
@@ -92,6 +106,7 @@ class ViewRow:
                 "observedAt": stamp(sighting.get("power_at")),
             },
             "health": sighting.get("health"),
+            "agent": self.agent,
         }
 
 
@@ -131,7 +146,19 @@ def _view(row: Row[Any]) -> ViewRow:
         pool_id=row.pool_id,
         desired_power=row.desired_power,
         sighting=sighting,
+        agent=_agent(row),
     )
+
+
+def _agent(row: Row[Any]) -> dict[str, Any]:
+    """The node as a member of its pool."""
+    joined = row.member_state == "live"
+    return {
+        "joined": joined,
+        "certificateExpiresAt": stamp(row.certified_until) if joined else None,
+        "lastSeenAt": stamp(row.last_seen_at),
+        "trust": row.trust if joined else None,
+    }
 
 
 def rewrite(c: Connection, node_id: str, now: Micros) -> None:
@@ -194,7 +221,6 @@ def rewrite(c: Connection, node_id: str, now: Micros) -> None:
         "sideOperations": [_side(row, one) for one in (*queued, *side_operations.failed(c, node_id))],
         # what troubles the operation under way; else what the last one ended with
         "lastError": (operation and operation["error"]) or last_error(jsontext.load_or_none(row.last_error), row.name),
-        "agent": {"joined": False, "certificateExpiresAt": None, "lastSeenAt": None, "trust": None},
         "createdAt": stamp(row.created_at),
         "updatedAt": stamp(row.updated_at),
     }
