@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from bcmetal.sweeps import expire_requests
 from join.site import Box, JoinSite, Member, a_box, member_of
 
 ONE_401 = "The join token is not valid."
@@ -190,3 +191,18 @@ def test_an_evicted_node_is_out_at_once_and_names_what_to_rotate(site: JoinSite,
     assert site.reasons() == ["evicted"]
     site.skip(1)
     assert site.admitted(box.rekeyed()).node_id == member.node_id
+
+
+def test_a_request_that_nobody_decides_expires_and_gives_its_use_back(site: JoinSite) -> None:
+    bearer = site.token()
+    box = Box(None, None, ("3c:ec:ef:77:00:01",))
+    request_id = site.join(bearer, box).doc["requestId"]
+    site.call("joinRequests/approve", requestId=request_id)
+    site.skip(3601)
+    assert site.call("joinRequests/get", requestId=request_id).doc["state"] == "expired"
+    assert site.call("joinRequests/list").doc["requests"] == []
+    assert site.write(expire_requests, site.settings, site.now()) == 1
+    assert site.write(expire_requests, site.settings, site.now()) == 0
+    (token,) = site.call("joinTokens/list", includeInactive=True).doc["tokens"]
+    assert (token["uses"], token["reserved"]) == (0, 0)
+    assert [type_ for type_, _ in site.events("security.join-request")][-1] == "security.join-request.expired"

@@ -9,12 +9,27 @@ import asyncio
 import logging
 from typing import Final
 
+from sqlalchemy import Connection
+
 from bcmetal.decisions import SECOND, Micros
 from bcmetal.engine import reach_facts
 from bcmetal.errors import VaultError
 from bcmetal.events import retention_before
+from bcmetal.join.admission import expire as expire_request
 from bcmetal.line import Lines
-from bcmetal.store import claims, idempotency, leases, media, nodes, outbox, sweeping
+from bcmetal.settings import Settings
+from bcmetal.store import (
+    certificates,
+    claims,
+    idempotency,
+    join_requests,
+    leases,
+    media,
+    members,
+    nodes,
+    outbox,
+    sweeping,
+)
 from bcmetal.store.ids import new_id
 from bcmetal.store.values import Emit, Fact, SetCondition, SetSighting, Work
 from bcmetal.workflows.machine import Doors
@@ -29,6 +44,8 @@ EXPIRY_EVERY_S: Final = 15
 RETENTION_EVERY_S: Final = 3600
 IDEMPOTENCY_KEPT_DAYS: Final = 7
 EVENTS_KEPT_DAYS: Final = 14
+CERTIFICATES_KEPT_DAYS: Final = 400  # after their end; past the grace a person may still let one renew
+REQUESTS_AT_ONCE: Final = 100
 
 
 async def sweep(doors: Doors, lines: Lines, owner: str) -> int:
@@ -96,13 +113,27 @@ def _reading_facts(doors: Doors, work: Work, reading: Reading, now: Micros) -> l
 
 
 async def expire(doors: Doors, owner: str) -> None:
-    """What ends by itself: protection, media, `needsAttention` that becomes true with time."""
+    """What ends by itself: protection, media, join requests, `needsAttention` that becomes true with time."""
     if not await doors.store.write(leases.take, "expiry", owner, EXPIRY_EVERY_S):
         return
     now = doors.clock.now()
     await doors.store.write(nodes.expire_protection, now)
     await doors.store.write(nodes.recompute_attention, now)
     await doors.store.write(media.expire, now)
+    await doors.store.write(expire_requests, doors.settings(), now)
+    await doors.store.write(certificates.prune_challenges, now)
+
+
+def expire_requests(c: Connection, settings: Settings, now: Micros) -> int:
+    """Write down which join requests' time is over, a hundred at once; the uses that they held are free again. How many."""
+    overdue = join_requests.overdue(c, now, REQUESTS_AT_ONCE)
+    for pool_id in sorted({request.pool_id for request in overdue}):
+        members.lock_pool(c, pool_id)
+    for request in overdue:
+        pool = settings.pool(request.pool_id)
+        id_ = outbox.derived_id(now, "expired", request.request_id)
+        expire_request(c, request, pool.site if pool is not None else "", id_, now)
+    return len(overdue)
 
 
 async def retain(doors: Doors, owner: str) -> None:
@@ -112,5 +143,6 @@ async def retain(doors: Doors, owner: str) -> None:
     now = doors.clock.now()
     await doors.store.write(idempotency.prune, retention_before(now, IDEMPOTENCY_KEPT_DAYS))
     await doors.store.write(outbox.prune, retention_before(now, EVENTS_KEPT_DAYS))
+    await doors.store.write(certificates.prune, retention_before(now, CERTIFICATES_KEPT_DAYS))
     kept = await doors.store.read(media.files, now)
     await asyncio.to_thread(doors.shelf.prune, set(kept))
