@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from bcmetal.sweeps import expire_requests
+from bcmetal.join.leaving import expire_overdue
 from join.site import Box, JoinSite, Member, a_box, member_of
 
 ONE_401 = "The join token is not valid."
@@ -201,8 +201,8 @@ def test_a_request_that_nobody_decides_expires_and_gives_its_use_back(site: Join
     site.skip(3601)
     assert site.call("joinRequests/get", requestId=request_id).doc["state"] == "expired"
     assert site.call("joinRequests/list").doc["requests"] == []
-    assert site.write(expire_requests, site.settings, site.now()) == 1
-    assert site.write(expire_requests, site.settings, site.now()) == 0
+    assert site.write(expire_overdue, {}, 100, site.now()) == 1
+    assert site.write(expire_overdue, {}, 100, site.now()) == 0
     (token,) = site.call("joinTokens/list", includeInactive=True).doc["tokens"]
     assert (token["uses"], token["reserved"]) == (0, 0)
     assert [type_ for type_, _ in site.events("security.join-request")][-1] == "security.join-request.expired"

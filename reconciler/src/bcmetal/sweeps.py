@@ -9,23 +9,18 @@ import asyncio
 import logging
 from typing import Final
 
-from sqlalchemy import Connection
-
 from bcmetal.decisions import SECOND, Micros
 from bcmetal.engine import reach_facts
 from bcmetal.errors import VaultError
 from bcmetal.events import retention_before
-from bcmetal.join.admission import expire as expire_request
+from bcmetal.join.leaving import expire_overdue
 from bcmetal.line import Lines
-from bcmetal.settings import Settings
 from bcmetal.store import (
     certificates,
     claims,
     idempotency,
-    join_requests,
     leases,
     media,
-    members,
     nodes,
     outbox,
     sweeping,
@@ -120,20 +115,9 @@ async def expire(doors: Doors, owner: str) -> None:
     await doors.store.write(nodes.expire_protection, now)
     await doors.store.write(nodes.recompute_attention, now)
     await doors.store.write(media.expire, now)
-    await doors.store.write(expire_requests, doors.settings(), now)
+    site_of = {name: pool.site for name, pool in doors.settings().pools.items()}
+    await doors.store.write(expire_overdue, site_of, REQUESTS_AT_ONCE, now)
     await doors.store.write(certificates.prune_challenges, now)
-
-
-def expire_requests(c: Connection, settings: Settings, now: Micros) -> int:
-    """Write down which join requests' time is over, a hundred at once; the uses that they held are free again. How many."""
-    overdue = join_requests.overdue(c, now, REQUESTS_AT_ONCE)
-    for pool_id in sorted({request.pool_id for request in overdue}):
-        members.lock_pool(c, pool_id)
-    for request in overdue:
-        pool = settings.pool(request.pool_id)
-        id_ = outbox.derived_id(now, "expired", request.request_id)
-        expire_request(c, request, pool.site if pool is not None else "", id_, now)
-    return len(overdue)
 
 
 async def retain(doors: Doors, owner: str) -> None:
