@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
 import json
 import os
 import secrets
@@ -180,10 +181,7 @@ class JoinSite:
         self.joins = build_join_app(joining)
         self.nodes = build_node_app(joining)
         for name, tenant in KEYS.items():
-            self.keys[name] = "bcmk_" + secrets.token_urlsafe(32)
-            digest = hashes.Hash(hashes.SHA256())
-            digest.update(self.keys[name].encode())
-            self.write(keys.insert, self.new_id("ky"), digest.finalize(), f"key:{name}", tenant, self.now(), None)
+            self.keys[name] = self.a_key(name, tenant)
 
     # ---------------------------------------------------- time and store
 
@@ -208,6 +206,12 @@ class JoinSite:
 
     def new_id(self, prefix: str) -> str:
         return new_id(prefix, self.now(), os.urandom(10))
+
+    def a_key(self, name: str, tenant: str) -> str:
+        key = "bcmk_" + secrets.token_urlsafe(32)
+        digest = hashlib.sha256(key.encode()).digest()
+        self.write(keys.insert, self.new_id("ky"), digest, f"key:{name}", tenant, self.now(), None)
+        return key
 
     def change(self, change: Callable[[dict[str, Any]], Any]) -> None:
         change(self.doc)
@@ -289,14 +293,20 @@ class JoinSite:
         return Answered(int(start["status"]), heads, raw)
 
     def post(self, path: str, who: str | None = "owner", **body: Any) -> Answered:
+        return self.run(self.posting(path, who, **body))
+
+    async def posting(self, path: str, who: str | None = "owner", **body: Any) -> Answered:
         headers = {"Content-Type": "application/json"}
         if who is not None:
             headers["Authorization"] = f"Bearer {self.keys[who]}"
-        return self.run(self.send(self.api, f"/api/compute/{path}", json.dumps(body).encode(), headers))
+        return await self.send(self.api, f"/api/compute/{path}", json.dumps(body).encode(), headers)
 
     def call(self, path: str, who: str | None = "owner", pool: str = POOL, **body: Any) -> Answered:
         """A method of a pool, with its tenant."""
-        return self.post(path, who, tenantId=TENANT_OF.get(pool, OWNER), poolId=pool, **body)
+        return self.run(self.calling(path, who, pool, **body))
+
+    async def calling(self, path: str, who: str | None = "owner", pool: str = POOL, **body: Any) -> Answered:
+        return await self.posting(path, who, tenantId=TENANT_OF.get(pool, OWNER), poolId=pool, **body)
 
     def token(self, who: str = "owner", pool: str = POOL, **given: Any) -> str:
         """A new bearer."""
