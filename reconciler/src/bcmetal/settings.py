@@ -52,6 +52,7 @@ from bcmetal.settings_words import (
     secret_place,
     server_name,
     sign,
+    spiffe_domain,
     trust,
 )
 
@@ -267,7 +268,7 @@ class Joining(_Table):
     """How nodes join. `names`: host names and addresses by which nodes call this daemon, beside those of `[networks]`. Times in seconds but
     for `expired_grace_days`: for how long after its end a certificate can still be renewed."""
 
-    trust_domain: Annotated[str, AfterValidator(host)] = "bcmetal"
+    trust_domain: Annotated[str, AfterValidator(spiffe_domain)] = "bcmetal"
     names: tuple[Annotated[str, AfterValidator(server_name)], ...] = ()
     certificate_s: int = Field(86_400, ge=60, le=30 * 86_400)
     expired_grace_days: int = Field(30, ge=0, le=366)

@@ -62,10 +62,20 @@ def cidr(value: str) -> str:
 _NAME: Final = re.compile(r"(\*\.)?([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
+_TRUST_DOMAIN: Final = re.compile(r"[a-z0-9]([a-z0-9._-]{0,253}[a-z0-9])?")
+
+
 def host(value: str) -> str:
     if not _NAME.fullmatch(value.lower()):
         raise ValueError("must be a host name, or *.SUFFIX")
     return value.lower()
+
+
+def spiffe_domain(value: str) -> str:
+    """SPIFFE: lower-case letters, digits, dots, hyphens and underscores."""
+    if not _TRUST_DOMAIN.fullmatch(value):
+        raise ValueError("must be a SPIFFE trust domain: lower-case letters, digits, dots, hyphens and underscores")
+    return value
 
 
 def host_or_cidr(value: str) -> str:

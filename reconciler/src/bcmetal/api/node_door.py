@@ -6,7 +6,6 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from cryptography import x509
 from fastapi import FastAPI
 from sqlalchemy import Connection
 from starlette.requests import Request
@@ -22,7 +21,7 @@ from bcmetal.errors import BcmetalError, Fault, InvalidInput, PermissionDenied
 from bcmetal.join.ca import IssuerKind
 from bcmetal.join.csr import read_csr
 from bcmetal.join.judging import Trust
-from bcmetal.join.peers import PeerIdentity, PeerRefused, identity_of
+from bcmetal.join.peers import PeerIdentity, PeerRefused, certificate_from_der, identity_of, issuer_of
 from bcmetal.join.renewal import NodeRefused, renew, shown, still_good
 from bcmetal.settings import read_secret
 from bcmetal.store import audit, certificates, members
@@ -68,10 +67,16 @@ def identity_in(request: Request, services: JoinServices) -> PeerIdentity:
     der = request.scope.get(PEER)
     if not isinstance(der, bytes):
         raise NodeRefused("no-certificate")
+    authority = services.signing()
     try:
-        return identity_of(x509.load_der_x509_certificate(der), services.signing().trust_domain)
-    except (PeerRefused, ValueError) as error:
+        certificate = certificate_from_der(der)
+        identity = identity_of(certificate, authority.trust_domain)
+    except PeerRefused as error:
         raise NodeRefused("no-node") from error
+    # TLS goes on trusting a root that was retired until the next start; this does not.
+    if issuer_of(certificate, authority.node_issuers) is None:
+        raise NodeRefused("foreign-issuer")
+    return identity
 
 
 def _answering(

@@ -106,6 +106,7 @@ def _tell(site: Site, journeys: Sequence[Journey]) -> None:
         "  bcmetal timeline demo-01",
         "  bcmetal release demo-01 --wait",
         "  bcmetal --pool demo-ipmi node list",
+        "  bcmetal --pool demo-agents token create --ttl 1h     # shows how a machine joins",
         "",
         "Ctrl-C ends the daemon and the rack.",
     ]

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from pydantic import SecretStr
+
 from bcmetal.client import Client, Profile
 from bcmetal.demo.images import Image, ImageServer
 from bcmetal.demo.iso import make_iso
 from bcmetal.demo.process import DaemonProcess
+from bcmetal.install.ca import init_ca
 from bcmetal.install.certificate import self_signed
 from bcmetal.install.configuration import client_profile, quoted
 from bcmetal.install.files import write_new
@@ -22,6 +26,7 @@ from bcmetal_drivers.emulated.rack import EmulatedBmc, Rack
 
 TENANT: Final = "platform"
 POOL: Final = "demo"  # Redfish machines, erased by their BMCs
+JOIN_POOL: Final = "demo-agents"  # for machines that join by an agent, with or without a BMC
 IPMI_POOL: Final = "demo-ipmi"  # IPMI machines: nothing can be erased out of band, and that is said
 ADMIN: Final = "admin"
 POWER_LAG_S: Final = 0.2
@@ -85,6 +90,8 @@ def install(folder: Path, images: Mapping[str, Image], server: ImageServer) -> t
     write_new(certificate, pair.certificate_pem, private=False)
     write_new(credentials / "tls-key", pair.key_pem, private=True)
     write_new(folder / "bcmetal.toml", _configuration(folder, images, server), private=False)
+    passphrase = SecretStr(secrets.token_urlsafe(24))  # nobody rolls a demonstration over
+    init_ca(folder / "bcmetal.toml", "demo", folder / "root.pem", passphrase)
     secret = first_key(folder / "bcmetal.toml", ADMIN, TENANT)
     write_new(folder / "admin.key", secret.get_secret_value() + "\n", private=True)
     return certificate, pair.fingerprint
@@ -107,11 +114,13 @@ format = "iso"
 """
         for image in images.values()
     )
-    media_port = _free_port()
+    media_port, agent_port, node_port = _free_port(), _free_port(), _free_port()
     return f"""\
 [daemon]
 database = {quoted(f"sqlite:///{folder / 'db'}")}
 api_listen = "127.0.0.1:0"
+agent_listen = "127.0.0.1:{agent_port}"
+node_listen = "127.0.0.1:{node_port}"
 media_listen = "127.0.0.1:{media_port}"
 tls_cert = {quoted(folder / "api.crt")}
 tls_key = {quoted(f"file:{folder / 'credentials' / 'tls-key'}")}
@@ -125,6 +134,7 @@ owner = "{TENANT}"
 [networks.bmc]
 cidrs = ["127.0.0.0/8"]
 media_url = "http://127.0.0.1:{media_port}"
+agent_url = "https://127.0.0.1:{agent_port}"
 tls = "verify"
 {entries}
 [profiles.commission.erased]
@@ -159,8 +169,20 @@ commission = "unerased"
 release = "unerased"
 sign_of_life = "none"
 
+[pools.{JOIN_POOL}]
+owner = "{TENANT}"
+site = "demo"
+agent = "bcd"
+commission = "unerased"
+release = "unerased"
+
 [[grants]]
 to = "key:{ADMIN}"
 role = "admin"
 on = "site/demo"
+
+[[grants]]
+to = "key:{ADMIN}"
+role = "admin"
+on = "compute-pool/{JOIN_POOL}"
 """

@@ -24,7 +24,7 @@ from bcmetal.join.issuer_keys import OpenIssuers
 from bcmetal.join.public_keys import AllowedKey
 from bcmetal.settings import Joining
 
-NO_CA = "this daemon has no certificate authority yet: `bcmetal ca init`, then restart it"
+NO_CA = "this daemon has no certificate authority yet: `bcmetal ca init` on its host"
 
 
 @dataclass(frozen=True, slots=True)

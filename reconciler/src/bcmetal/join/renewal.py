@@ -15,7 +15,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding
@@ -35,7 +34,7 @@ from bcmetal.join.ca import IssuerKind
 from bcmetal.join.csr import Csr
 from bcmetal.join.judging import Trust
 from bcmetal.join.leaving import expire, lock
-from bcmetal.join.peers import PeerIdentity, PeerRefused, identity_of, issuer_of
+from bcmetal.join.peers import PeerIdentity, PeerRefused, certificate_from_pem, identity_of, issuer_of
 from bcmetal.join.public_keys import AllowedKey, is_allowed
 from bcmetal.settings import Joining
 from bcmetal.store import certificates, join_requests, members, outbox
@@ -137,7 +136,7 @@ def renew(
 def identity_after_the_end(expired: Expired, csr: Csr, authority: Authority) -> PeerIdentity:
     """Who a certificate names whose key signed this very request. Its time is the caller's to judge. Raises NodeRefused."""
     try:
-        certificate = x509.load_pem_x509_certificate(expired.certificate.encode())
+        certificate = certificate_from_pem(expired.certificate)
         identity = identity_of(certificate, authority.trust_domain)
         key = certificate.public_key()
         signature = base64.b64decode(expired.signature, validate=True)
