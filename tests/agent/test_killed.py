@@ -82,6 +82,7 @@ def left_behind(machine: Machine) -> set[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_killed_at_any_moment_of_a_join_the_machine_joins_once(
     lives: Lives, plane: ControlPlane, tmp_path: Path
 ) -> None:
@@ -102,6 +103,7 @@ def test_killed_at_any_moment_of_a_join_the_machine_joins_once(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_killed_at_any_moment_of_a_renewal_the_machine_keeps_or_renews_its_identity(
     lives: Lives, plane: ControlPlane, tmp_path: Path
 ) -> None:

@@ -192,7 +192,7 @@ def settle(
         return Waiting(answer.reason, answer.after_s)
     _notice_skew(answer.server_time, state, clock)
     if isinstance(answer, wire.Deferred):
-        shown = "".join(char for char in answer.request_id if char.isprintable())
+        shown = "".join(char for char in answer.request_id if char.isascii() and (char.isalnum() or char == "_"))
         return Waiting(f"waits for approval: bcmetal request show {shown}", float(answer.retry_after_seconds), shown)
     try:
         chain, roots = _checked(answer, key)

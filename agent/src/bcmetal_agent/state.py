@@ -128,7 +128,9 @@ class StateFolder:
     def locked(self) -> Iterator[None]:
         """Make the folder ready and keep other agents out of it. Raises StateError."""
         try:
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not self.path.exists():
+                self.path.mkdir(mode=0o700, parents=True)
+                _sync(self.path.parent)
             self.path.chmod(0o700)
             lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
@@ -195,8 +197,8 @@ class StateFolder:
             ("identity.json", _json(admission)),
         ):
             write_file(folder / file, text)
-        _sync(folder)
-        _sync(folder.parent)
+        for made in (folder, folder.parent, self.path):
+            _sync(made)
         link = self.path / f".current-{name}"
         os.symlink(Path("identities") / name, link)
         os.replace(link, self.path / "current")
