@@ -164,7 +164,7 @@ class JoinSite:
             clock=self.now,
             entropy=os.urandom,
             wake=self.woken.append,
-            steps_of=lambda verb: (),
+            steps_of=lambda verb: ("look", "act"),
             version="0",
             roots=lambda: self.authority.roots if self.with_ca else (),
         )
@@ -328,6 +328,11 @@ class JoinSite:
     def admitted(self, box: Box, who: str = "owner", pool: str = POOL, **token: Any) -> Member:
         """Join with a token of its own."""
         answer = self.join(self.token(who, pool, **token), box)
+        assert answer.status == 200, (answer.raw, self.reasons())
+        return member_of(answer, box)
+
+    def admitted_by(self, bearer: str, box: Box, **more: Any) -> Member:
+        answer = self.join(bearer, box, **more)
         assert answer.status == 200, (answer.raw, self.reasons())
         return member_of(answer, box)
 
