@@ -173,8 +173,13 @@ sign_of_life = "none"
 owner = "{TENANT}"
 site = "demo"
 agent = "bcd"
-commission = "unerased"
-release = "unerased"
+commission = "erased"
+release = "erased"
+erase_on_arrival = true
+trust_bmc_erase = true
+rescue_iso = "rescue"
+sign_of_life = "agent"
+tokenless = ["discovery"]
 
 [[grants]]
 to = "key:{ADMIN}"
