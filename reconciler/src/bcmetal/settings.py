@@ -321,6 +321,9 @@ class Settings(_Table):
         doc = self.model_dump(mode="json", exclude={"daemon"})
         for credential in doc["credentials"].values():
             del credential["password"]  # where each host keeps it
+        del doc["joining"]["ek_vendors"]
+        for site in doc["sites"].values():
+            site["secrets"] = sorted(site["secrets"])
         text = json.dumps(doc, sort_keys=True, default=sorted)
         return hashlib.sha256(text.encode()).hexdigest()
 
