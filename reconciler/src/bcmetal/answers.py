@@ -19,27 +19,34 @@ class AllowedVerb(Answer):
     needs: str | None = None
 
 
-class OperationView(Answer):
-    id: str
-    verb: str
-    step: str | None
-    step_number: int | None
-    steps: int | None
-    progress: float | None = Field(description="0 to 1")
-    waiting_for: str | None
-    since: str | None
-    budget_left_s: int | None = None
-    attempts: int
-    next_try_at: str | None
-    touched: bool
-
-
 class LastErrorView(Answer):
     code: str
     message: str
     step: str | None
     at: str | None
     hint: str
+
+
+class OperationView(Answer):
+    """The one under way, or the one that this very call asked for (`status`: also when it ended already)."""
+
+    id: str
+    verb: str
+    status: str | None = None
+    step: str | None
+    step_number: int | None
+    steps: int | None
+    cleaning: bool | None = Field(None, description="it failed, and undoes what it did")
+    aborting: bool | None = None
+    progress: float | None = Field(description="0 to 1")
+    waiting_for: str | None
+    since: str | None
+    started_at: str | None = None
+    budget_left_s: int | None = None
+    attempts: int
+    next_try_at: str | None
+    touched: bool
+    error: LastErrorView | None = None
 
 
 class SideOperationView(Answer):
@@ -56,6 +63,79 @@ class SideOperationView(Answer):
     error: LastErrorView | None
 
 
+class BmcTls(Answer):
+    verify: str
+    fingerprint: str | None
+
+
+class BmcView(Answer):
+    address: str
+    driver: str | None
+    network: str | None
+    maker: str | None
+    model: str | None
+    firmware: str | None
+    credential_ref: str | None
+    credentials_set: bool
+    credentials_verified_at: str | None
+    pending: bool = Field(
+        description="new credentials, or a new address or trust, that the BMC was not proven with yet"
+    )
+    tls: BmcTls
+    learned: dict[str, Any]
+    unreachable_since: str | None
+
+
+class PowerView(Answer):
+    observed: str | None
+    desired: str | None
+    observed_at: str | None
+
+
+class IdentityView(Answer):
+    product_uuid: str | None = Field(description="in the BMC's own byte order")
+    serial: str | None
+    sku: str | None
+    macs: list[str]
+
+
+class LocationView(Answer):
+    room: str | None
+    rack: str | None
+    unit: int | None
+
+
+class ConditionView(Answer):
+    type: str
+    status: str
+    severity: str
+    reason: str | None
+    message: str | None
+    since: str | None
+
+
+class MaintenanceView(Answer):
+    on: bool
+    quiet: bool
+    reason: str | None
+    until: str | None
+
+
+class ProtectedView(Answer):
+    on: bool
+    reason: str | None
+    until: str | None
+
+
+class AgentView(Answer):
+    """The node as a member of its pool."""
+
+    joined: bool
+    certificate_expires_at: str | None
+    last_seen_at: str | None
+    trust: str | None
+
+
 class NodeView(Answer):
     """A node's metal view. It never holds a secret."""
 
@@ -67,25 +147,32 @@ class NodeView(Answer):
     state: State
     generation: int
     allowed_verbs: list[AllowedVerb]
-    bmc: dict[str, Any] | None
-    power: dict[str, Any]
-    identity: dict[str, Any]
+    bmc: BmcView | None
+    power: PowerView
+    health: str | None
+    identity: IdentityView
     hardware: dict[str, Any] | None
     disks: Disks
     system: System
-    location: dict[str, Any]
+    not_erased: bool = Field(description="it came to `available` by a profile that erases nothing")
+    profile: str | None = Field(description="the profile that it was commissioned by")
+    location: LocationView
     asset_tag: str | None
+    boot_mac: str | None
+    root_device: dict[str, Any] | None
     labels: dict[str, str]
-    conditions: list[dict[str, Any]]
+    conditions: list[ConditionView]
     needs_attention: bool
-    maintenance: dict[str, Any]
-    protected: dict[str, Any]
+    maintenance: MaintenanceView
+    protected: ProtectedView
+    fenced: str | None = Field(description="why no step may touch it")
     operation: OperationView | None
     side_operations: list[SideOperationView]
     last_error: LastErrorView | None
-    agent: dict[str, Any]
+    agent: AgentView
     created_at: str
     updated_at: str
+    removed_at: str | None = Field(None, description="of a node that is gone: this is its last view")
 
 
 class NodeList(Answer):
@@ -93,20 +180,77 @@ class NodeList(Answer):
     cursor: str | None
 
 
+class InventoryView(Answer):
+    inventory_id: str
+    source: str
+    taken_at: str
+    digest: str
+    sections: dict[str, Any]
+    doc: dict[str, Any]
+
+
 class InventoryAnswer(Answer):
     node: NodeView
-    inventory: dict[str, Any] | None
-    inventories: list[dict[str, Any]] | None = None
+    inventory: InventoryView | None
+    inventories: list[InventoryView] | None = None
+
+
+class StepRun(Answer):
+    step: str
+    attempt: int
+    outcome: str | None
+    why: str | None
+    started_at: str
+    ended_at: str | None
+
+
+class PastOperation(Answer):
+    operation_id: str
+    id: str = Field(description="the same as `operationId`")
+    kind: str
+    verb: str
+    status: str
+    origin_state: str | None
+    by: str
+    input: dict[str, Any]
+    touched: bool
+    step: str | None
+    waiting_for: str | None
+    error: LastErrorView | None
+    aborted_by: str | None
+    created_at: str
+    started_at: str | None
+    ended_at: str | None
+    steps: list[StepRun]
 
 
 class TimelineAnswer(Answer):
     node: NodeView
-    operations: list[dict[str, Any]]
+    operations: list[PastOperation]
+
+
+class PlanRefusal(Answer):
+    code: str
+    message: str
+    details: dict[str, Any]
+
+
+class PlanView(Answer):
+    verb: str
+    allowed: bool
+    refusal: PlanRefusal | None
+    actions: list[str]
+    actions_missing: list[str]
+    erases_disks: bool
+    steps: list[str]
+    leads_to: str | None = None
+    on_failure: str | None = None
+    budget_s: int | None = None
 
 
 class PlanAnswer(Answer):
     node: NodeView
-    plan: dict[str, Any]
+    plan: PlanView
 
 
 class ErasureRecord(Answer):
@@ -136,8 +280,22 @@ class ErasureRecords(Answer):
     cursor: str | None
 
 
+class AuditEntry(Answer):
+    audit_id: str
+    at: str
+    identity: str
+    tenant_id: str
+    address: str
+    action: str
+    resource: str
+    node_id: str | None
+    outcome: str
+    trace_id: str
+    details: dict[str, Any]
+
+
 class AuditEntries(Answer):
-    entries: list[dict[str, Any]]
+    entries: list[AuditEntry]
     cursor: str | None
 
 
@@ -147,6 +305,12 @@ class FreezeView(Answer):
     reason: str
     by: str
     at: str | None
+
+
+class FreezeLifted(Answer):
+    scope_kind: str
+    scope_id: str
+    lifted: bool = Field(description="false: nothing was frozen there")
 
 
 class Freezes(Answer):

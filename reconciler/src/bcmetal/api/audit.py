@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from starlette.responses import Response, StreamingResponse
 
 from bcmetal import models
-from bcmetal.answers import AuditEntries
+from bcmetal.answers import AuditEntries, AuditEntry
 from bcmetal.api.access import whole_tenant
 from bcmetal.api.calls import Call, method
 from bcmetal.api.faults import HEADERS
@@ -25,6 +25,7 @@ from bcmetal.store.values import Json
 from bcmetal.store.views import stamp
 
 EXPORT_PAGE: Final = 500
+LINES: Final = "application/x-ndjson"
 _ID: Final = re.compile(r"nd_[0-9a-z]{26}")
 
 
@@ -75,7 +76,7 @@ def _entry(row: AuditRow) -> dict[str, Any]:
     }
 
 
-@method("audit", models.AuditExport, AuditEntries, None)
+@method("audit", models.AuditExport, AuditEntry, None, media=LINES)
 async def export(call: Call[models.AuditExport]) -> Response:
     """All entries of one tenant, newest first, one JSON object a line (`application/x-ndjson`)."""
     asked = call.input
@@ -83,7 +84,7 @@ async def export(call: Call[models.AuditExport]) -> Response:
     since = None if asked.since is None else micros(asked.since)
     until = None if asked.until is None else micros(asked.until)
     lines = _lines(call, asked.tenant_id, since, until)
-    return StreamingResponse(lines, media_type="application/x-ndjson", headers=dict(HEADERS))
+    return StreamingResponse(lines, media_type=LINES, headers=dict(HEADERS))
 
 
 async def _lines(call: Call[Any], tenant_id: str, since: Micros | None, until: Micros | None) -> AsyncIterator[str]:

@@ -44,7 +44,7 @@ class Services:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """`actions(input)`: what must be granted on the pool; None: the method's own function authorises."""
+    """`actions(input)`: what must be granted on the pool; None: the method's own function authorises. `media`: of the answer."""
 
     group: str
     name: str
@@ -52,6 +52,7 @@ class Method:
     answer: type[Answer]
     run: Callable[[Call[Any]], Awaitable[Json | Response]]
     actions: Callable[[Any], frozenset[Action]] | None
+    media: str = "application/json"
 
     @property
     def path(self) -> str:
@@ -137,6 +138,7 @@ def method(
     answer: type[Answer],
     actions: Action | Callable[[I], frozenset[Action]] | None,
     name: str | None = None,
+    media: str = "application/json",
 ) -> Callable[[Callable[[Call[I]], Awaitable[Json | Response]]], Callable[[Call[I]], Awaitable[Json | Response]]]:
     """Register a function as a method; its name is the function's in camelCase. The docstring goes into the OpenAPI document."""
 
@@ -145,7 +147,7 @@ def method(
     ) -> Callable[[Call[I]], Awaitable[Json | Response]]:
         needed = (lambda _: frozenset({actions})) if isinstance(actions, Action) else actions
         first, *rest = run.__name__.strip("_").split("_")
-        made = Method(group, name or first + "".join(map(str.title, rest)), model, answer, run, needed)
+        made = Method(group, name or first + "".join(map(str.title, rest)), model, answer, run, needed, media)
         METHODS[made.path] = made
         return run
 

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from bcmetal import models
-from bcmetal.answers import Freezes, FreezeView
+from bcmetal.answers import FreezeLifted, Freezes, FreezeView
 from bcmetal.api.access import Identity, actions_on_pool, actions_on_site, pool_of, require, site_of
 from bcmetal.api.calls import Call, method
 from bcmetal.decisions import Micros
@@ -41,7 +41,7 @@ def _set(c: Connection, row: FreezeRow, entry: NewAudit) -> None:
     audit.add(c, entry, row.at)
 
 
-@method("freeze", models.FreezeScope, Freezes, None)
+@method("freeze", models.FreezeScope, FreezeLifted, None)
 async def lift(call: Call[models.FreezeScope]) -> Json:
     """Let changes go on. Lifting what is not frozen is no error."""
     scope = _scope(call)

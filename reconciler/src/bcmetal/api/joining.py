@@ -21,10 +21,13 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from bcmetal import __version__
 from bcmetal.api.auth import Failures
 from bcmetal.api.faults import HEADERS, NotJson
 from bcmetal.api.pace import Buckets, Seldom
 from bcmetal.api.requests import address_of, install_faults, read_body, trace_of
+from bcmetal.api.wire_openapi import PATH as OPENAPI_PATH
+from bcmetal.api.wire_openapi import agents_document
 from bcmetal.decisions import SECOND, Micros
 from bcmetal.errors import BcmetalError, Fault, InvalidInput, RateLimited, Unavailable
 from bcmetal.join import tpm
@@ -111,10 +114,14 @@ def build_join_app(services: JoinServices) -> FastAPI:
     async def bundle(request: Request) -> Response:
         return trust_bundle(services)
 
+    async def openapi(request: Request) -> Response:
+        return JSONResponse(agents_document(__version__), headers=HEADERS)
+
     async def healthz(request: Request) -> Response:
         return JSONResponse({"ok": True}, headers=HEADERS)
 
     app.add_api_route(wire.TRUST_BUNDLE_PATH, bundle, methods=["GET"], response_model=None)
+    app.add_api_route(OPENAPI_PATH, openapi, methods=["GET"], response_model=None)
     app.add_api_route("/healthz", healthz, methods=["GET"], response_model=None)
     install_faults(app, services.entropy)
     return app

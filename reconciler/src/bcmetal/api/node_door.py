@@ -11,11 +11,14 @@ from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from bcmetal import __version__
 from bcmetal.api.faults import HEADERS
 from bcmetal.api.joining import JoinServices, admitted, decoded, message, trust_bundle
 from bcmetal.api.node_tls import PEER, Connections
 from bcmetal.api.pace import Buckets
 from bcmetal.api.requests import address_of, install_faults, read_body, trace_of
+from bcmetal.api.wire_openapi import PATH as OPENAPI_PATH
+from bcmetal.api.wire_openapi import nodes_document
 from bcmetal.decisions import Micros
 from bcmetal.errors import BcmetalError, Fault, InvalidInput, PermissionDenied
 from bcmetal.join.ca import IssuerKind
@@ -53,10 +56,14 @@ def build_node_app(services: JoinServices) -> FastAPI:
         await services.store.write(shown, identity, address_of(request), services.clock())
         return trust_bundle(services)
 
+    async def openapi(request: Request) -> Response:
+        return JSONResponse(nodes_document(__version__), headers=HEADERS)
+
     async def healthz(request: Request) -> Response:
         return JSONResponse({"ok": True}, headers=HEADERS)
 
     app.add_api_route(wire.TRUST_BUNDLE_PATH, bundle, methods=["GET"], response_model=None)
+    app.add_api_route(OPENAPI_PATH, openapi, methods=["GET"], response_model=None)
     app.add_api_route("/healthz", healthz, methods=["GET"], response_model=None)
     install_faults(app, services.entropy)
     return app

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from pydantic import BaseModel
@@ -9,6 +10,7 @@ from pydantic.json_schema import models_json_schema
 
 from bcmetal.answers import ErrorAnswer
 from bcmetal.api.calls import METHODS
+from bcmetal.api.faults import NotJson, TooLarge
 from bcmetal.errors import (
     BcmetalError,
     Conflict,
@@ -25,6 +27,8 @@ from bcmetal.errors import (
 VERSION: Final = "3.1.0"
 ERRORS: Final[tuple[type[BcmetalError], ...]] = (
     InvalidInput,
+    TooLarge,
+    NotJson,
     Unauthenticated,
     PermissionDenied,
     NotFound,
@@ -56,8 +60,11 @@ def document(version: str) -> dict[str, Any]:
                 "description": one.about,
                 "requestBody": {"required": True, "content": _json(refs[one.model, "validation"])},
                 "responses": {
-                    "200": {"description": "done, or asked for", "content": _json(refs[one.answer, "serialization"])},
-                    **_errors(refs[ErrorAnswer, "serialization"]),
+                    "200": {
+                        "description": "done, or asked for",
+                        "content": {one.media: {"schema": refs[one.answer, "serialization"]}},
+                    },
+                    **errors_by_status(ERRORS, refs[ErrorAnswer, "serialization"]),
                 },
             }
         }
@@ -80,9 +87,10 @@ def _json(schema: Any) -> dict[str, Any]:
     return {"application/json": {"schema": schema}}
 
 
-def _errors(schema: Any) -> dict[str, Any]:
+def errors_by_status(kinds: Iterable[type[BcmetalError]], schema: Any) -> dict[str, Any]:
+    """The `responses` of an operation for what it may refuse."""
     by_status: dict[int, list[str]] = {}
-    for kind in ERRORS:
+    for kind in kinds:
         by_status.setdefault(kind.http, []).append(f"{kind.api_code}: {(kind.__doc__ or '').strip()}")
     return {
         str(status): {"description": " ".join(texts), "content": _json(schema)} for status, texts in by_status.items()
