@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from bcmetal.api.app import openapi_document
 from bcmetal.api.calls import METHODS
+from bcmetal.states import SideVerb, Verb
 from join.conformance import Fuzzed, closed, narrowed
 from join.site import OWNER, POOL, Box, JoinSite, a_box
 
@@ -60,6 +61,7 @@ def things(site: JoinSite) -> dict[str, list[Any]]:
         "siteId": ["fra1"],
         "scopeId": [POOL, "fra1", "r9"],
         "profile": ["std"],
+        "verb": [verb.value for verb in (*Verb, *SideVerb)],
         "input": [{}, {"profile": "std"}, {"action": "on"}, {"deep": True}],
         "bmc": [
             {"address": address, "username": "root", "password": secrets.token_urlsafe(9)}

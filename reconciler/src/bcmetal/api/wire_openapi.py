@@ -134,7 +134,7 @@ _RENEW: Final = _Operation(
     "renew",
     "A new certificate for a new key. `expired` is for the agents' listener.",
     {200: (wire.Admitted,)},
-    (*_BODY, Unauthenticated, *_ALWAYS),
+    (*_BODY, Unauthenticated, RateLimited, *_ALWAYS),
     _AS_NODE,
     wire.Renew,
 )
@@ -142,7 +142,7 @@ _SECRETS: Final = _Operation(
     "secrets",
     "Platform secrets of the site, for a live node of platform trust that shows a `node` certificate.",
     {200: (wire.Secrets,)},
-    (*_BODY, Unauthenticated, PermissionDenied, *_ALWAYS),
+    (*_BODY, Unauthenticated, PermissionDenied, RateLimited, *_ALWAYS),
     _AS_NODE,
     wire.AskSecrets,
 )
