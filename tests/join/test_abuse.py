@@ -14,11 +14,11 @@ from bcmetal.api.auth import FAILURES
 from bcmetal.decisions import SECOND, Micros
 from bcmetal.join import bearers
 from bcmetal.join.admission import LIVE_OF_POOL, LIVE_OF_TOKEN
-from bcmetal.join.bearers import NO_SECRET, Bearer, crockford, new_bearer, parse_bearer
+from bcmetal.join.bearers import NO_SECRET, Bearer, new_bearer, parse_bearer
 from bcmetal.join.leaving import expire_overdue
 from bcmetal.store import join_requests, join_tokens
 from bcmetal.store.join_requests import NewRequest
-from bcmetal.store.join_tokens import NewToken
+from join.minted import minted_for
 from join.site import OWNER, POOL, Box, JoinSite, a_box
 
 ONE_401 = "The join token is not valid."
@@ -284,7 +284,8 @@ def test_a_cursor_of_another_pool_reveals_nothing(one_site: JoinSite) -> None:
 
 
 def test_a_malformed_cursor_is_refused(one_site: JoinSite) -> None:
-    for cursor in ("jt_' OR 1=1 --", "jt_\x00" + "0" * 26, "../" * 20, "jt_" + "\uff10" * 26, 0, {}):
+    cursors: list[Any] = ["jt_' OR 1=1 --", "jt_\x00" + "0" * 26, "../" * 20, "jt_" + "\uff10" * 26, 0, {}]
+    for cursor in cursors:
         answer = one_site.call("joinTokens/list", cursor=cursor)
         assert (answer.status, answer.fields) == (400, {"cursor"})
 
@@ -383,13 +384,3 @@ def test_a_deploys_token_is_good_for_its_machine_alone(one_site: JoinSite) -> No
     moved = Box(a_box(2).uuid, box.serial, a_box(2).macs)
     assert site.admitted_by(bearer, moved).node_id == node_id, "one fact that agrees is enough, since UUIDs move"
     assert site.join(bearer, box).status == 401
-
-
-def minted_for(site: JoinSite, node_id: str) -> str:
-    bearer = new_bearer("jt_" + crockford(secrets.token_bytes(32)), secrets.token_bytes(32))
-    until = Micros(site.now() + 600 * SECOND)
-    new = NewToken(
-        bearer.token_id, OWNER, POOL, bearer.secret_sha256, 1, until, None, False, None, "deploy", node_id=node_id
-    )
-    assert site.write(join_tokens.add, new, site.now())
-    return bearer.text()
