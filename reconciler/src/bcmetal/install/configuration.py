@@ -91,7 +91,7 @@ erase = "none"
 [pools.{answers.pool}]
 owner = {quoted(answers.owner)}
 site = {quoted(answers.site)}
-agent = "none"
+agent = "none"                         # bcd: its machines run bcmetal-agent, and may join
 mode = "manage"                        # observe: never writes to a BMC
 commission = "standard"
 release = "standard"
