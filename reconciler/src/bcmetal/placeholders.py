@@ -1,6 +1,6 @@
 """Identifiers made comparable, and those told apart that many machines share. Pure.
 
-A placeholder is what a maker left in place of an identity; a site adds its own in the configuration (`[join.placeholders]`).
+A placeholder is what a maker left in place of an identity; a site adds its own in the configuration (`[joining.placeholders]`).
 """
 
 from __future__ import annotations

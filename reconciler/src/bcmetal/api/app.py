@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -54,7 +53,6 @@ log = logging.getLogger(__name__)
 REGISTERED: Final = (audit, enrolling, erasure, freeze, join_requests, join_tokens, joined, metal, reads)
 HELD_REASON: Final = "configuration-differs"
 BODY_LIMIT: Final = 256 * 1024
-_TRACE: Final = re.compile(r"00-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 def openapi_document() -> dict[str, Any]:

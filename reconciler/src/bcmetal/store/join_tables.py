@@ -92,7 +92,7 @@ members = Table(
     ident("tenant_id"),
     ident("pool_id"),
     ident("site_id"),
-    words("state"),  # live, evicted, retired, locked
+    words("state"),  # live, locked, evicted, released, retired
     words("trust"),  # platform, tenant-controlled, tenant-owned
     maybe_words("hosted"),
     maybe_ident("token_id"),
@@ -177,7 +177,7 @@ issuers = Table(
     metadata,
     key("issuer_id"),
     words("kind"),  # node, node-tenant, server
-    words("state"),  # current, next, retired
+    words("state"),  # next, current, previous, retired
     words("certificate"),  # PEM
     words("chain"),  # PEMs above it, up to its root
     words("root_sha256"),
