@@ -72,13 +72,12 @@ def test_without_an_authority_the_token_is_minted_and_the_missing_step_is_said(d
     assert door.run("token", "create", "--json").doc["joinLine"] is None
 
 
-def test_while_the_root_changes_the_pin_before_is_told_too(door: Door) -> None:
-    root = make_root("next", door.site.now())
-    old = door.pin
-    door.site.authority = replace(door.site.authority, roots=(pem_of([root.certificate]), *door.site.authority.roots))
+def test_while_the_root_changes_the_pin_is_of_the_one_that_counts_now(door: Door) -> None:
+    current, newer = door.pin, make_root("next", door.site.now()).certificate
+    door.site.authority = replace(door.site.authority, roots=(pem_of([newer]), *door.site.authority.roots))
     told = door.run("token", "create").err
-    assert f"--ca {pin_of(root.certificate)}" in told
-    assert f"until `bcmetal ca rollover --promote` machines pin the root before, {old}" in told
+    assert f"--ca {current}" in told
+    assert f"the root is being changed: this pin is good until it is; the other root is {pin_of(newer)}" in told
 
 
 def test_a_file_for_the_bearer_is_private_and_never_written_over(door: Door) -> None:

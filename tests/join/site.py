@@ -133,6 +133,7 @@ class JoinSite:
     keys: dict[str, str] = field(default_factory=dict)
     woken: list[str | None] = field(default_factory=list)
     skipped: int = 0
+    vendors: tuple[x509.Certificate, ...] = ()
     with_ca: bool = True
 
     loop: asyncio.AbstractEventLoop = field(init=False)
@@ -166,13 +167,13 @@ class JoinSite:
             wake=self.woken.append,
             steps_of=lambda verb: ("look", "act"),
             version="0",
-            roots=lambda: self.authority.roots if self.with_ca else (),
+            roots=lambda: self.authority.roots_to_pin() if self.with_ca else (),
         )
         joining = JoinServices(
             store=self.store,
             settings=lambda: self.settings,
             authority=lambda: self.authority if self.with_ca else None,
-            vendors=lambda: (),
+            vendors=lambda: self.vendors,
             clock=self.now,
             entropy=os.urandom,
             wake=self.woken.append,

@@ -38,7 +38,7 @@ class Services:
     steps_of: Callable[[Verb], Sequence[str]]
     version: str
     feed: Feed | None = None  # None: no /events
-    roots: Callable[[], Sequence[str]] = tuple  # the trust bundle as PEM; empty: there is no CA yet
+    roots: Callable[[], Sequence[str]] = tuple  # as PEM, first the one to pin; empty: there is no CA yet
     held: Callable[[], bool] = lambda: False  # nothing is served: this daemon disagrees with another one
 
 

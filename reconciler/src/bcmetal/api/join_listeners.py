@@ -72,8 +72,8 @@ class JoinListeners:
         return not self._servers or (bool(self._serving) and all(server.started for server, _ in self._servers))
 
     def roots(self) -> tuple[str, ...]:
-        """The trust bundle as PEM; empty: there is no CA yet."""
-        return () if self._authority is None else self._authority.roots
+        """The trust bundle as PEM, first the root that machines pin; empty: there is no CA yet."""
+        return () if self._authority is None else self._authority.roots_to_pin()
 
     def told(self) -> list[str]:
         """Where they listen, in words; none: there is no CA yet."""

@@ -24,7 +24,7 @@ NO_CA: Final = (
 
 @dataclass(frozen=True, slots=True)
 class JoinLine:
-    """`pins` empty: there is no authority yet; several: it is being changed, the newest root first."""
+    """`pins` empty: there is no authority yet; several: its root is being changed, the one that counts now first."""
 
     servers: tuple[str, ...]
     node_servers: tuple[str, ...]
@@ -46,8 +46,7 @@ class JoinLine:
             found.append("other networks: --server " + " or ".join(map(clean, self.servers[1:])))
         if len(self.pins) > 1:
             found.append(
-                "the root is being changed: until `bcmetal ca rollover --promote` machines pin the root before, "
-                + " or ".join(self.pins[1:])
+                f"the root is being changed: this pin is good until it is; the other root is {' or '.join(self.pins[1:])}"
             )
         return found
 

@@ -42,6 +42,11 @@ class Authority:
     def trust_bundle(self) -> str:
         return "".join(self.roots)
 
+    def roots_to_pin(self) -> tuple[str, ...]:
+        """The roots, first the one that vouches for this daemon's own listeners now: while the root changes, not the newest."""
+        current = pem_of([self.issuer(IssuerKind.SERVER).root])
+        return tuple(sorted(self.roots, key=lambda root: root != current))
+
     def issuer(self, kind: IssuerKind) -> Issuer:
         """Raises Unavailable when there is none."""
         found = self.issuers.get(kind)
