@@ -81,7 +81,9 @@ def test_the_evidence_stands_side_by_side_with_differences_marked(door: Door) ->
     request_id = waiting(door, twin)
     shown = door.run("request", "show", request_id).out
     lines = [" ".join(line.split()) for line in shown.splitlines()]
-    assert any(line.startswith("why duplicate-uuid: another node has its product UUID") for line in lines)
+    assert any(
+        line.startswith("why duplicate-uuid: another node has its product UUID and not the rest") for line in lines
+    )
     assert f"product UUID {known.uuid} yes" in " ".join(lines)
     assert any(line.startswith("serial SN99999X yes") and line.endswith(f"{known.serial} ≠") for line in lines)
     assert any(line.startswith("product UUID") and line.endswith(f"{known.uuid} =") for line in lines)

@@ -25,7 +25,7 @@ WHY: Final = {
     "placeholder-identifiers": "its product UUID is a placeholder that many machines share, and its token is not pinned",
     "unknown-machine": "no enrolled machine of the pool is like it",
     "unknown-ek": "its TPM's EK is not in the pool's ek_allow",
-    "duplicate-uuid": "another node has its product UUID, and nothing else of it",
+    "duplicate-uuid": "another node has its product UUID and not the rest, or several have parts of it",
     "expired-certificate": "its certificate ended too long ago to be renewed",
 }
 
