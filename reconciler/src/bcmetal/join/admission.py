@@ -18,10 +18,10 @@ from bcmetal.decisions import SECOND, Micros
 from bcmetal.errors import PermissionDenied, RateLimited, Unauthenticated
 from bcmetal.join import tpm
 from bcmetal.join.authority import Authority
-from bcmetal.join.ca import IssuerKind
 from bcmetal.join.claims import Claim
 from bcmetal.join.csr import Csr
-from bcmetal.join.judging import Admit, Case, Defer, PoolRules, Refuse, Trust, judge
+from bcmetal.join.issuing import issue
+from bcmetal.join.judging import Admit, Case, Defer, PoolRules, Refuse, judge
 from bcmetal.join.leaving import expire, expire_of_token
 from bcmetal.settings import Joining
 from bcmetal.store import certificates, join_requests, join_tokens, members, nodes, outbox
@@ -36,6 +36,7 @@ ANSWER_KEPT_US: Final = 900 * SECOND
 CHALLENGE_US: Final = 60 * SECOND
 LIVE_OF_TOKEN: Final = 20
 LIVE_OF_POOL: Final = 1000
+LIVE_OF_NOBODY: Final = 500  # of a pool, without a token: anybody on the wire must leave room for those with one
 REPORTED: Final = 8  # nodes beside which a person sees what the machine says
 DAY_US: Final = 86_400 * SECOND
 
@@ -199,7 +200,8 @@ def _request_of(make: _Maker) -> RequestRow | None:
         raise JoinRefused("denied")
     if state not in join_requests.LIVE:
         return None
-    if request.claim_sha256 != make.ask.claim.sha256 or request.token_id != make.ask.token_id:
+    ask = make.ask
+    if (request.claim_sha256, request.token_id, request.attestor) != (ask.claim.sha256, ask.token_id, ask.attestor):
         raise JoinRefused("claim-changed")
     return request
 
@@ -262,7 +264,7 @@ def _case(make: _Maker, token: TokenRow | None, approved: bool) -> Case:
 def _defer(make: _Maker, verdict: Defer, case: Case) -> Deferred:
     c, ask, now = make.c, make.ask, make.now
     of_pool, of_token = join_requests.count_live(c, ask.pool.pool_id, ask.token_id, now)
-    if of_pool >= LIVE_OF_POOL or of_token >= LIVE_OF_TOKEN:
+    if of_pool >= LIVE_OF_POOL or of_token >= (LIVE_OF_NOBODY if ask.token_id is None else LIVE_OF_TOKEN):
         raise RateLimited("too many join requests wait for a decision", retryAfterS=300)
     request_id = make.new_id("jr")
     new = NewRequest(
@@ -331,14 +333,43 @@ def _admit(
 ) -> Admitted:
     c, ask, now = make.c, make.ask, make.now
     node_id = verdict.node_id or make.new_id("nd")
-    before = members.get(c, node_id)
     if verdict.reclaim:
         certificates.revoke_all(c, node_id, "reclaimed", now)
         make.tell("security.node.reclaimed", node_id, {"tokenId": ask.token_id})
-    kind = IssuerKind.NODE if verdict.trust is Trust.PLATFORM else IssuerKind.NODE_TENANT
-    issued, renew_after_at = authority.issue(kind, ask.csr.public_key, node_id, now)
-    by = request.decided_by if request is not None else token.created_by if token is not None else "discovery"
-    member = MemberRow(
+    member = _member(make, verdict, token, request, case, node_id)
+    members.join(c, member, ask.claim.said, now)
+    row = issue(
+        c,
+        authority,
+        verdict.trust,
+        ask.csr,
+        node_id,
+        ask.pool.pool_id,
+        now,
+        claim_sha256=ask.claim.sha256,
+        token_id=ask.token_id,
+    )
+    data = {
+        "tokenId": ask.token_id,
+        "requestId": member.request_id,
+        "attestor": ask.attestor,
+        "trust": verdict.trust.value,
+        "serial": row.serial,
+        "hosted": member.hosted,
+        "metal": verdict.metal,
+    }
+    make.tell("security.join.admitted", node_id, {name: value for name, value in data.items() if value is not None})
+    _consume(make, token, request, node_id)
+    return Admitted(node_id, row.chain, row.renew_after_at)
+
+
+def _member(
+    make: _Maker, verdict: Admit, token: TokenRow | None, request: RequestRow | None, case: Case, node_id: str
+) -> MemberRow:
+    ask, now = make.ask, make.now
+    before = members.get(make.c, node_id)
+    by = request.decided_by if request is not None else token.created_by if token is not None else ask.attestor
+    return MemberRow(
         node_id=node_id,
         tenant_id=ask.pool.tenant_id,
         pool_id=ask.pool.pool_id,
@@ -360,36 +391,6 @@ def _admit(
         ended_at=None,
         end_reason=None,
     )
-    members.join(c, member, ask.claim.said, now)
-    row = CertificateRow(
-        serial=issued.serial,
-        node_id=node_id,
-        pool_id=ask.pool.pool_id,
-        issuer_id=authority.issuer(kind).issuer_id,
-        kind=kind,
-        csr_sha256=ask.csr.sha256,
-        key_sha256=ask.csr.key_sha256,
-        claim_sha256=ask.claim.sha256,
-        token_id=ask.token_id,
-        chain=issued.chain,
-        not_before_at=issued.not_before_at,
-        not_after_at=issued.not_after_at,
-        renew_after_at=renew_after_at,
-        issued_at=now,
-    )
-    certificates.add(c, row)
-    data = {
-        "tokenId": ask.token_id,
-        "requestId": member.request_id,
-        "attestor": ask.attestor,
-        "trust": verdict.trust.value,
-        "serial": issued.serial,
-        "hosted": member.hosted,
-        "metal": verdict.metal,
-    }
-    make.tell("security.join.admitted", node_id, {name: value for name, value in data.items() if value is not None})
-    _consume(make, token, request, node_id)
-    return Admitted(node_id, issued.chain, renew_after_at)
 
 
 def _consume(make: _Maker, token: TokenRow | None, request: RequestRow | None, node_id: str) -> None:

@@ -30,9 +30,8 @@ from bcmetal.join.admission import (
     JoinRefused,
 )
 from bcmetal.join.authority import Authority
-from bcmetal.join.ca import IssuerKind
 from bcmetal.join.csr import Csr
-from bcmetal.join.judging import Trust
+from bcmetal.join.issuing import issue
 from bcmetal.join.leaving import expire, lock
 from bcmetal.join.peers import PeerIdentity, PeerRefused, certificate_from_pem, identity_of, issuer_of
 from bcmetal.join.public_keys import AllowedKey, is_allowed
@@ -68,7 +67,11 @@ class Peer:
 def authenticate(c: Connection, identity: PeerIdentity) -> Peer:
     """The node behind a certificate whose chain and time were checked already. Raises NodeRefused."""
     row = certificates.get(c, identity.serial)
-    if row is None or (row.node_id, row.key_sha256) != (identity.node_id, identity.key_sha256):
+    if row is None or (row.node_id, row.key_sha256, row.kind) != (
+        identity.node_id,
+        identity.key_sha256,
+        identity.kind,
+    ):
         raise NodeRefused("unknown-serial")
     if row.revoked_at is not None:
         raise NodeRefused(f"revoked: {row.revoke_reason}")
@@ -130,7 +133,9 @@ def renew(
     for one in later:
         if one.revoked_at is None:
             return Admitted(one.node_id, one.chain, one.renew_after_at)
-    return _issue(c, peer.member, identity.serial, csr, authority, now)
+    member = peer.member
+    row = issue(c, authority, member.trust, csr, member.node_id, member.pool_id, now, renewed_from=identity.serial)
+    return Admitted(member.node_id, row.chain, row.renew_after_at)
 
 
 def identity_after_the_end(expired: Expired, csr: Csr, authority: Authority) -> PeerIdentity:
@@ -160,7 +165,11 @@ def renew_after_the_end(
     now: Micros,
 ) -> Admitted | Deferred | None:
     """Within the grace as `renew`; later by somebody's leave. Raises NodeRefused, JoinRefused, RateLimited, Unavailable."""
-    if now <= identity.not_after + settings.expired_grace_days * DAY_US:
+    held = certificates.get(c, identity.serial)
+    if held is None:
+        raise NodeRefused("unknown-serial")
+    # As it was issued: who has an issuer's key can write another end into his copy.
+    if now <= held.not_after_at + settings.expired_grace_days * DAY_US:
         return renew(c, identity, csr, authority, address, now)
     peer = authenticate(c, identity)
     member = peer.member
@@ -232,30 +241,6 @@ def _tell(c: Connection, member: MemberRow, what: str, request_id: str, event_id
     type_ = f"security.join-request.{what}"
     event = NewEvent(event_id, member.node_id, member.tenant_id, member.pool_id, member.site_id, type_, data)
     outbox.add(c, [event], now)
-
-
-def _issue(c: Connection, member: MemberRow, serial: str, csr: Csr, authority: Authority, now: Micros) -> Admitted:
-    kind = IssuerKind.NODE if member.trust == Trust.PLATFORM else IssuerKind.NODE_TENANT
-    issued, renew_after_at = authority.issue(kind, csr.public_key, member.node_id, now)
-    row = CertificateRow(
-        serial=issued.serial,
-        node_id=member.node_id,
-        pool_id=member.pool_id,
-        issuer_id=authority.issuer(kind).issuer_id,
-        kind=kind,
-        csr_sha256=csr.sha256,
-        key_sha256=csr.key_sha256,
-        claim_sha256="",
-        token_id=None,
-        chain=issued.chain,
-        not_before_at=issued.not_before_at,
-        not_after_at=issued.not_after_at,
-        renew_after_at=renew_after_at,
-        issued_at=now,
-        renewed_from=serial,
-    )
-    certificates.add(c, row)
-    return Admitted(member.node_id, issued.chain, renew_after_at)
 
 
 def _signed(key: AllowedKey, signature: bytes, statement: bytes) -> bool:
