@@ -1,4 +1,4 @@
-"""Writes the pages of docs/ that come from the code: states.md, errors.md, api.md, cli.md.
+"""Writes the pages of docs/ that come from the code: states.md, errors.md, api.md, machines-api.md, cli.md.
 
 With `--check` it writes nothing, names each page that is stale, and exits with 1.
 """
@@ -12,7 +12,9 @@ from pathlib import Path
 
 import click
 
+from bcmetal import __version__
 from bcmetal.api.app import openapi_document
+from bcmetal.api.wire_openapi import agents_document, nodes_document
 from bcmetal.cli.main import cli
 from bcmetal.errors import LAST_ERRORS, BcmetalError
 from bcmetal.states import (
@@ -317,15 +319,41 @@ def api_page(document: Json) -> str:
         "The same as `/api/openapi.json`, to be read. Errors: [errors.md](errors.md).",
         "",
     ]
-    lines += ["## Methods", ""]
+    return "\n".join([*lines, *methods_of("Methods", document), *objects_of(document)])
+
+
+def machines_page(listeners: Mapping[str, Json]) -> str:
+    """The reference of the listeners for machines, each with its own document."""
+    lines = [
+        "# API for machines",
+        NOTICE,
+        "",
+        "What `bcmetal-agent` asks, as [joining.md](joining.md) tells it; each listener answers its part at `/api/openapi.json`.",
+        "Messages are read strictly: a field that is not named here is refused.",
+        "",
+    ]
+    for heading, document in listeners.items():
+        lines += methods_of(heading, document)
+    schemas = {name: schema for document in listeners.values() for name, schema in schemas_of(document).items()}
+    return "\n".join([*lines, *objects_of({"components": {"schemas": schemas}})])
+
+
+def methods_of(heading: str, document: Json) -> Iterator[str]:
+    yield from (f"## {heading}", "")
     for path, item in sorted(as_map(document.get("paths")).items()):
         for verb, operation in as_map(item).items():
-            lines += method_of(verb, path, as_map(operation))
-    lines += ["## Objects", ""]
-    for name, schema in sorted(as_map(as_map(document.get("components")).get("schemas")).items()):
+            yield from method_of(verb, path, as_map(operation))
+
+
+def objects_of(document: Json) -> Iterator[str]:
+    yield from ("## Objects", "")
+    for name, schema in sorted(schemas_of(document).items()):
         said = str(as_map(schema).get("description") or "").strip()
-        lines += [f"### {name}", "", *([said, ""] if said else []), *fields_of(as_map(schema)), ""]
-    return "\n".join(lines)
+        yield from (f"### {name}", "", *([said, ""] if said else []), *fields_of(as_map(schema)), "")
+
+
+def schemas_of(document: Json) -> Json:
+    return as_map(as_map(document.get("components")).get("schemas"))
 
 
 # ---------------------------------------------------------------- command line
@@ -357,8 +385,22 @@ def api_reference() -> str:
     return api_page(openapi_document())
 
 
+def machines_reference() -> str:
+    listeners = {
+        "The agents' listener": agents_document(__version__),
+        "The nodes' listener": nodes_document(__version__),
+    }
+    return machines_page(listeners)
+
+
 def pages() -> dict[str, Callable[[], str]]:
-    return {"states.md": states_page, "errors.md": errors_page, "cli.md": cli_page, "api.md": api_reference}
+    return {
+        "states.md": states_page,
+        "errors.md": errors_page,
+        "cli.md": cli_page,
+        "api.md": api_reference,
+        "machines-api.md": machines_reference,
+    }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

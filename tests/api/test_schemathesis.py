@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from bcmetal.api.app import openapi_document
 from bcmetal.api.calls import METHODS
 from bcmetal.states import SideVerb, Verb
+from bcmetal_agent.wire import TRUST_BUNDLE_PATH
 from join.conformance import Fuzzed, closed, narrowed
 from join.site import OWNER, POOL, Box, JoinSite, a_box
 
@@ -113,3 +114,16 @@ def test_a_caller_who_proves_nothing_gets_a_declared_answer(site: JoinSite, fuzz
         assert fuzzed.check(site, site.api, case, headers, address=f"198.51.100.{host}") in (401, 429)
 
     answered()
+
+
+def test_the_trust_bundle_is_as_declared_with_an_authority_and_without(site: JoinSite, fuzzed: Fuzzed) -> None:
+    seen = []
+    for site.with_ca in (False, True):
+
+        @settings(SETTINGS, max_examples=2)
+        @given(case=fuzzed.cases(TRUST_BUNDLE_PATH, right=True, method="GET"))
+        def answered(case: Any) -> None:
+            seen.append(fuzzed.check(site, site.api, case, {}, expected=[503]))
+
+        answered()
+    assert set(seen) == {200, 503}

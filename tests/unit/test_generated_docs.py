@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PAGES = ("states.md", "errors.md", "cli.md", "api.md")
+PAGES = ("states.md", "errors.md", "cli.md", "api.md", "machines-api.md")
 
 
 def generate(*arguments: str, seed: str = "0", columns: str = "80") -> subprocess.CompletedProcess[str]:

@@ -148,3 +148,11 @@ class MemberList(Answer):
 class Evicted(Answer):
     node: MemberView
     rotate: list[str] = Field(description="secrets that the node was given: rotate them")
+
+
+class TrustBundle(Answer):
+    """For whoever writes a join line: no secret, and asked for without a key."""
+
+    roots: list[str] = Field(description="PEM, first the one to pin by the SHA-256 of its DER")
+    agents: list[str] = Field(description="where machines join, a network each")
+    nodes: list[str] = Field(description="where those that joined renew, in the same order")

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from bcmetal.answers import ErrorAnswer
+from bcmetal.answers_joining import TrustBundle
 from bcmetal.api.calls import METHODS
 from bcmetal.api.faults import NotJson, TooLarge
 from bcmetal.errors import (
@@ -23,6 +24,7 @@ from bcmetal.errors import (
     Unauthenticated,
     Unavailable,
 )
+from bcmetal_agent.wire import TRUST_BUNDLE_PATH
 
 VERSION: Final = "3.1.0"
 ERRORS: Final[tuple[type[BcmetalError], ...]] = (
@@ -43,14 +45,31 @@ ERRORS: Final[tuple[type[BcmetalError], ...]] = (
 def document(version: str) -> dict[str, Any]:
     methods = sorted(METHODS.values(), key=lambda one: one.path)
     inputs: dict[type[BaseModel], None] = dict.fromkeys(one.model for one in methods)
-    answers: dict[type[BaseModel], None] = dict.fromkeys((*(one.answer for one in methods), ErrorAnswer))
+    answers: dict[type[BaseModel], None] = dict.fromkeys((*(one.answer for one in methods), TrustBundle, ErrorAnswer))
     wanted = [(model, "validation") for model in inputs] + [(model, "serialization") for model in answers]
     refs, schemas = models_json_schema(
         wanted,  # type: ignore[arg-type]  # the modes are literals of pydantic's
         by_alias=True,
         ref_template="#/components/schemas/{model}",
     )
-    paths = {}
+    error = refs[ErrorAnswer, "serialization"]
+    paths: dict[str, Any] = {
+        TRUST_BUNDLE_PATH: {
+            "get": {
+                "operationId": "trustBundle",
+                "tags": ["nodes"],
+                "summary": "The roots that nodes trust, and where machines join.",
+                "security": [{}],
+                "responses": {
+                    "200": {
+                        "description": "there is an authority",
+                        "content": _json(refs[TrustBundle, "serialization"]),
+                    },
+                    **errors_by_status((Internal, Unavailable), error),
+                },
+            }
+        }
+    }
     for one in methods:
         paths[one.path] = {
             "post": {
@@ -64,7 +83,7 @@ def document(version: str) -> dict[str, Any]:
                         "description": "done, or asked for",
                         "content": {one.media: {"schema": refs[one.answer, "serialization"]}},
                     },
-                    **errors_by_status(ERRORS, refs[ErrorAnswer, "serialization"]),
+                    **errors_by_status(ERRORS, error),
                 },
             }
         }
@@ -93,5 +112,6 @@ def errors_by_status(kinds: Iterable[type[BcmetalError]], schema: Any) -> dict[s
     for kind in kinds:
         by_status.setdefault(kind.http, []).append(f"{kind.api_code}: {(kind.__doc__ or '').strip()}")
     return {
-        str(status): {"description": " ".join(texts), "content": _json(schema)} for status, texts in by_status.items()
+        str(status): {"description": " ".join(texts), "content": _json(schema)}
+        for status, texts in sorted(by_status.items())
     }

@@ -200,10 +200,11 @@ def _operation(one: _Operation, schemas: _Schemas) -> Json:
         names = " or ".join(kind.__name__ for kind in kinds)
         answers[str(status)] = {"description": names, "content": {"application/json": {"schema": schema}}}
     faults = errors_by_status(one.faults, {"$ref": f"#/components/schemas/{ErrorAnswer.__name__}"})
+    first, _, rest = one.about.partition(". ")
     found: Json = {
         "operationId": one.id,
-        "summary": one.about.split(". ")[0].rstrip("."),
-        "description": one.about,
+        "summary": f"{first.rstrip('.')}.",
+        **({"description": rest} if rest else {}),
         "security": [dict(scheme) for scheme in one.security],
         "responses": {**answers, **faults},
     }
