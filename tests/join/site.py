@@ -261,6 +261,7 @@ class JoinSite:
         peer: bytes | None = None,
         address: str = "192.0.2.7",
         method: str = "POST",
+        query: bytes = b"",
     ) -> Answered:
         scope: dict[str, Any] = {
             "type": "http",
@@ -269,7 +270,7 @@ class JoinSite:
             "method": method,
             "path": path,
             "raw_path": path.encode(),
-            "query_string": b"",
+            "query_string": query,
             "root_path": "",
             "scheme": "https",
             "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()],
