@@ -44,7 +44,7 @@ _BY_CODE: Final = {
 _REMEDY: Final = {
     "UNAUTHENTICATED": "The key is unknown, expired or revoked: make one with `bcmetal key create` on the daemon's host.",
     "PERMISSION_DENIED": "The key has no grant for this: see [[grants]] in the daemon's configuration.",
-    "NOT_FOUND": "See `bcmetal node list`; another pool is named with --pool, another tenant with --tenant.",
+    "NOT_FOUND": "See `bcmetal node list` (or `token`, `request`, `joined`); another pool is named with --pool, another tenant with --tenant.",
     "RATE_LIMITED": "Try again in a while.",
     "UNAVAILABLE": "Try again in a while.",
     "INTERNAL": "The daemon's log has the rest under the trace id.",
