@@ -25,6 +25,7 @@ from bcmetal.store.members import Holder
 RUNNING_US: Final = 600 * SECOND  # a node that was heard from since then is running
 EXCLUSIVE: Final = ("uuid", "mac", "ek")
 TAKING: Final = frozenset({"deployed", "rescued"})
+TELLING: Final = frozenset({"uuid", "mac", "serial"})  # of a machine; a GPU is moved, and each pod on it sees its UUID
 
 
 class Trust(StrEnum):
@@ -107,10 +108,9 @@ Verdict = Admit | Defer | Refuse
 
 def judge(case: Case) -> Verdict:
     """Admit, defer or refuse."""
-    pool, token = case.pool, case.token
-    for (kind, _), found in case.holders.items():
-        if kind in EXCLUSIVE and any(one.tenant_id != pool.tenant_id for one in found):
-            return Refuse("foreign-identity")
+    token = case.token
+    if any(kind in EXCLUSIVE and _foreign(case, kind, found) for (kind, _), found in case.holders.items()):
+        return Refuse("foreign-identity")
     pinned = token is not None and token.expect is not None
     if pinned and not pin_matches(token.expect or {}, case.claim, case.placeholders):  # type: ignore[union-attr]  # pinned says so
         return Refuse("pin-mismatch")
@@ -141,6 +141,8 @@ def _which(case: Case) -> Holder | Defer | Refuse | None:
         if len(by_ek) > 1 or (by_uuid and not by_uuid.keys() & by_ek.keys()):
             return Defer("duplicate-uuid")
         return _one(by_ek)
+    if _elsewhere(case, "ek"):
+        return Defer("duplicate-uuid")
     if by_uuid:
         return _one(by_uuid) if len(by_uuid) == 1 else Defer("duplicate-uuid")
     if _elsewhere(case, "uuid"):
@@ -234,6 +236,15 @@ def _minted_after(case: Case, at: Micros | None) -> bool:
     return case.token is not None and at is not None and case.token.created_at > at
 
 
+def _foreign(case: Case, kind: str, found: list[Holder]) -> bool:
+    """Another tenant's machine has this. One that was evicted there has nothing any more; and what a BMC of ours reported is ours,
+    whoever says the same of himself: else naming a machine's MAC first would keep it out for ever.
+    """
+    ours = kind != "ek" and any(one.metal and one.pool_id == case.pool.pool_id for one in found)
+    others = [one for one in found if one.tenant_id != case.pool.tenant_id]
+    return any(one.metal or (one.member_state != "evicted" and not ours) for one in others)
+
+
 def _ids(case: Case, kind: str) -> dict[str, Holder]:
     """Nodes of the pool that have one of the claim's identifiers of this kind."""
     return {
@@ -258,7 +269,7 @@ def _one(found: Mapping[str, Holder]) -> Holder:
 def _agrees(claim: Claim, node: Holder, but: str | None = None) -> bool:
     """One usable identifier is the same. A serial may be what the BMC calls the SKU: it often reports the board's as the serial."""
     known = node.known | {("serial", value) for kind, value in node.known if kind == "sku"}
-    return any(pair in known for pair in claim.usable if pair[0] != but)
+    return any(pair in known for pair in claim.usable if pair[0] in TELLING and pair[0] != but)
 
 
 def _same_uuid(claim: Claim, node: Holder) -> bool:

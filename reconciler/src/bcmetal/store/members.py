@@ -133,7 +133,7 @@ _ENROLLED: Final = (
         node_identifiers.c.value_norm.in_(bindparam("values", expanding=True)),
     )
 )
-_BY_EK: Final = select(m.node_id).where(m.ek_sha256 == bindparam("ek_sha256"), m.state.in_((LIVE, "locked")))
+_BY_EK: Final = select(m.node_id).where(m.ek_sha256 == bindparam("ek_sha256"), m.state.in_((LIVE, "locked", "evicted")))
 _certified = (
     exists()
     .where(
