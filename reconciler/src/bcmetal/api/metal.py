@@ -19,7 +19,7 @@ from bcmetal.join.leaving import leave, withdraw_tokens
 from bcmetal.settings import Action
 from bcmetal.settling import Ended, EndStatus, LastError
 from bcmetal.states import WORKFLOWS, SideVerb, State, System, Verb, failure_of
-from bcmetal.store import freezes, idempotency, nodes, operations
+from bcmetal.store import freezes, idempotency, members, nodes, operations
 from bcmetal.store.values import Json, NewOperation, NodeRow
 
 A = Action
@@ -157,6 +157,7 @@ async def remove(call: Call[models.Remove]) -> Json:
 
 def _remove(c: Connection, plan: Decided) -> None:
     row, call = plan.row, plan.call
+    members.lock_pool(c, row.pool_id)  # a join that is under way is through by then, and ends here
     reason = str(plan.operation.input.get("abandon") or "removed")
     event = event_of(call, row, "metal.node.removed", {"name": row.name, "reason": reason})
     operations.record_instant(

@@ -83,6 +83,8 @@ def identity_in(request: Request, services: JoinServices) -> PeerIdentity:
     # TLS goes on trusting a root that was retired until the next start; this does not.
     if issuer_of(certificate, authority.node_issuers) is None:
         raise NodeRefused("foreign-issuer")
+    if services.clock() >= identity.not_after:  # TLS asked when the connection was opened, which may be long ago
+        raise NodeRefused("expired")
     return identity
 
 
@@ -173,6 +175,7 @@ def _release(
     c: Connection, member: MemberRow, names: tuple[str, ...], identity: PeerIdentity, entry: NewAudit, now: Micros
 ) -> None:
     """In the transaction that hands them out, the node is looked at once more."""
+    members.lock_pool(c, member.pool_id)  # an eviction names what to rotate: all of it
     shown(c, identity, member.address, now)
     members.released(c, member.node_id, names, identity.serial, now)
     audit.add(c, entry, now)

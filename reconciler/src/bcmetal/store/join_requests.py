@@ -88,6 +88,7 @@ _PAGE: Final = (
 _live = r.ended_at.is_(None) & (r.expires_at > bindparam("now"))
 _LIVE_OF_POOL: Final = select(func.count()).where(r.pool_id == bindparam("pool_id"), _live)
 _LIVE_OF_TOKEN: Final = select(func.count()).where(r.token_id == bindparam("token_id"), _live)
+_LIVE_OF_NOBODY: Final = select(func.count()).where(r.pool_id == bindparam("pool_id"), r.token_id.is_(None), _live)
 _OPEN_OF_TOKEN: Final = select(join_requests).where(r.token_id == bindparam("token_id"), r.ended_at.is_(None))
 _OVERDUE: Final = (
     select(join_requests)
@@ -188,9 +189,12 @@ def list_page(
 
 
 def count_live(c: Connection, pool_id: str, token_id: str | None, now: Micros) -> tuple[int, int]:
-    """How many are live in the pool, and of the token."""
+    """How many are live in the pool, and of the token; `token_id` None: in the pool without a token."""
     of_pool = c.execute(_LIVE_OF_POOL, {"pool_id": pool_id, "now": now}).scalar_one()
-    of_token = c.execute(_LIVE_OF_TOKEN, {"token_id": token_id, "now": now}).scalar_one() if token_id else 0
+    if token_id is None:
+        of_token = c.execute(_LIVE_OF_NOBODY, {"pool_id": pool_id, "now": now}).scalar_one()
+    else:
+        of_token = c.execute(_LIVE_OF_TOKEN, {"token_id": token_id, "now": now}).scalar_one()
     return int(of_pool), int(of_token)
 
 

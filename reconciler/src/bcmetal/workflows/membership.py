@@ -25,7 +25,9 @@ async def end_the_membership(m: Machine) -> Outcome:
         return Done()
     await m.ready_to_act()
     verb = m.operation.verb
-    await m.doors.store.write(_end, node_id, m.node.site_id, _ENDS_AS.get(verb, "released"), verb, m.now)
+    await m.doors.store.write(
+        _end, node_id, m.node.pool_id, m.node.site_id, _ENDS_AS.get(verb, "released"), verb, m.now
+    )
     return Done()
 
 
@@ -35,7 +37,10 @@ def _has_any(c: Connection, node_id: str) -> bool:
     return joined or bool(join_tokens.unused_of_node(c, node_id))
 
 
-def _end(c: Connection, node_id: str, site_id: str, state: str, verb: str, now: Micros) -> None:
+def _end(c: Connection, node_id: str, pool_id: str, site_id: str, state: str, verb: str, now: Micros) -> None:
+    members.lock_pool(
+        c, pool_id
+    )  # a join that is under way is through by then, and ends here; the next one sees the verb
     leave(c, node_id, state, f"{verb} began", now)
     withdraw_tokens(c, node_id, site_id, now)
 
