@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 
-from bcmetal.cli.evidence import compare
+from bcmetal.cli.evidence import compare, tpm_pairs
 from cli.join_door import Door
 from join.site import Box, a_box
 
@@ -176,3 +176,15 @@ def test_each_node_has_its_own_column_and_what_a_bmc_does_not_report_is_no_diffe
     ]
     assert found.rows[0][2] == "NO: a placeholder"
     assert found.differing == 3
+
+
+def test_what_the_tpm_proved_is_told_with_what_speaks_against_it() -> None:
+    proven = {"ekSha256": "ab" * 32, "vendor": None, "allowed": False}
+    told = dict(tpm_pairs({"identifiers": [], "reported": [], "tpm": proven}))
+    assert told["TPM's EK"] == "sha256:" + "ab" * 32
+    assert told["signed by"] == "no TPM maker that is known here"
+    assert str(told["allowed"]).startswith("NO")
+    allowed = dict(tpm_pairs({"tpm": {**proven, "vendor": "CN=Maker", "allowed": True}}))
+    assert allowed["signed by"] == "CN=Maker"
+    assert str(allowed["allowed"]).startswith("yes")
+    assert tpm_pairs({"tpm": None}) == [("TPM", "none shown")]
