@@ -111,7 +111,7 @@ def a_case(claim: Claim, nodes: Sequence[Holder] = (), **over: Any) -> Case:
     for node in nodes:
         for pair in claim.usable & node.known:
             holders.setdefault(pair, []).append(node)
-        if ek is not None and node.ek_sha256 == ek and node.member_state in ("live", "locked"):
+        if ek is not None and node.ek_sha256 == ek and node.member_state in ("live", "locked", "evicted"):
             holders.setdefault(("ek", ek), []).append(node)
     token = over.get("token", a_token())
     minted_for = None
