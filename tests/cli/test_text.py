@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bcmetal.text import LONGEST, ago, clean, defused, sha256_fingerprint, size, span
+from bcmetal.text import LONGEST, ago, at_port, clean, defused, https_url, sha256_fingerprint, size, span
 
 
 @given(st.text())
@@ -79,3 +79,21 @@ def test_a_formula_is_defused(cell: str) -> None:
 @pytest.mark.parametrize("cell", ["", "SN1X", "3c:ec:ef:00:00:01", "a=b"])
 def test_other_cells_stay_as_they_are(cell: str) -> None:
     assert defused(cell) == cell
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("join.example", "https://join.example:8445"),
+        ("192.0.2.7", "https://192.0.2.7:8445"),
+        ("2001:db8::7", "https://[2001:db8::7]:8445"),
+        ("[2001:db8::7]", "https://[2001:db8::7]:8445"),
+    ],
+)
+def test_an_ipv6_address_stands_in_brackets(host: str, url: str) -> None:
+    assert https_url(host, 8445) == url
+
+
+def test_another_port_of_the_same_host_keeps_its_brackets() -> None:
+    assert at_port("https://[2001:db8::7]:8445", 8444) == "https://[2001:db8::7]:8444"
+    assert at_port("https://join.example", "8444") == "https://join.example:8444"

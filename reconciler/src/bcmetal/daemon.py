@@ -38,6 +38,7 @@ from bcmetal.states import Verb
 from bcmetal.store import claims, daemons, nodes, sealed
 from bcmetal.store.engine import open_store
 from bcmetal.store.values import Store
+from bcmetal.text import https_url
 from bcmetal.vault import Vault, load_key
 from bcmetal.workflows import workflow_of
 from bcmetal.workflows.machine import Doors
@@ -138,11 +139,9 @@ class Daemon:
                 await asyncio.sleep(0.01)
             if ready is not None:
                 ready.set()
-            host, port = self.api_address
-            host = f"[{host}]" if ":" in host else host
             for line in joins.told():
                 print(f"bcmetald: {line}", file=sys.stderr, flush=True)  # noqa: T201 - as the next one
-            print(f"bcmetald: ready, API https://{host}:{port}", file=sys.stderr, flush=True)  # noqa: T201 - what waits for it reads this
+            print(f"bcmetald: ready, API {https_url(*self.api_address)}", file=sys.stderr, flush=True)  # noqa: T201 - what waits for it reads this
             stopping = loop.create_task(stop.wait())
             await asyncio.wait({stopping, *tasks}, return_when=asyncio.FIRST_COMPLETED)
             stopping.cancel()

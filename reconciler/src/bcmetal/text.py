@@ -1,4 +1,4 @@
-"""Text from machines and from other people: made safe for a terminal, or read in the forms that people paste."""
+"""Text from machines and from other people: made safe for a terminal, read in the forms that people paste, or written as they know it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 import unicodedata
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 LONGEST: Final = 4000
 
@@ -31,6 +32,17 @@ def sha256_fingerprint(text: str) -> str | None:
     bare = re.sub(r"^sha-?256(?: fingerprint)?\s*[:=]", "", text.strip().lower())
     bare = bare.replace(":", "").replace(" ", "")
     return bare if re.fullmatch(r"[0-9a-f]{64}", bare) else None
+
+
+def https_url(host: str, port: int | str) -> str:
+    """`https://HOST:PORT`; an IPv6 address in brackets, whether it came with them or not."""
+    bare = host.strip("[]")
+    return f"https://[{bare}]:{port}" if ":" in bare else f"https://{bare}:{port}"
+
+
+def at_port(url: str, port: int | str) -> str:
+    """The host of a URL with another port; HTTPS."""
+    return https_url(urlsplit(url).hostname or "", port)
 
 
 def moment(value: Any) -> datetime | None:

@@ -9,7 +9,6 @@ import json
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from fastapi import FastAPI
 from pydantic import ValidationError
@@ -41,11 +40,13 @@ from bcmetal.api.faults import (
 from bcmetal.api.openapi import document
 from bcmetal.api.requests import address_of, install_faults, read_body, trace_of
 from bcmetal.errors import BcmetalError, Internal, InvalidInput, PermissionDenied, Unavailable
+from bcmetal.join.authority import NO_CA
 from bcmetal.models import Input, Located
 from bcmetal.store import audit as audit_rows
 from bcmetal.store import outbox
 from bcmetal.store.ids import ENTROPY_BYTES, new_id
 from bcmetal.store.values import NewAudit
+from bcmetal.text import at_port
 from bcmetal_agent.wire import TRUST_BUNDLE_PATH
 
 log = logging.getLogger(__name__)
@@ -74,14 +75,7 @@ def build_app(services: Services) -> FastAPI:
         return JSONResponse({"ok": True}, headers=HEADERS)
 
     async def trust_bundle(request: Request) -> Response:
-        roots = services.roots()
-        if not roots:
-            raise Unavailable("there is no certificate authority yet: `bcmetal ca init`")
-        agents = [network.agent_url for network in services.settings().networks.values() if network.agent_url]
-        port = services.settings().daemon.node_listen.rpartition(":")[2]
-        return JSONResponse(
-            {"roots": list(roots), "agents": agents, "nodes": [_at_port(one, port) for one in agents]}, headers=HEADERS
-        )
+        return _trust_bundle(services)
 
     async def readyz(request: Request) -> Response:
         await services.store.read(outbox.bounds)
@@ -103,9 +97,15 @@ def build_app(services: Services) -> FastAPI:
     return app
 
 
-def _at_port(url: str, port: str) -> str:
-    host = urlsplit(url).hostname or ""
-    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+def _trust_bundle(services: Services) -> Response:
+    """The roots, and where machines join and renew: for the join line."""
+    roots = services.roots()
+    if not roots:
+        raise Unavailable(NO_CA)
+    agents = [network.agent_url for network in services.settings().networks.values() if network.agent_url]
+    port = services.settings().daemon.node_listen.rpartition(":")[2]
+    nodes = [at_port(url, port) for url in agents]
+    return JSONResponse({"roots": list(roots), "agents": agents, "nodes": nodes}, headers=HEADERS)
 
 
 def _route(services: Services, gate: Gate, method: Method) -> Callable[[Request], Awaitable[Response]]:

@@ -25,6 +25,7 @@ from bcmetal.settings import Settings
 from bcmetal.store import issuers
 from bcmetal.store.issuers import CaRows
 from bcmetal.store.values import Store
+from bcmetal.text import https_url
 from bcmetal.vault import Vault
 
 log = logging.getLogger(__name__)
@@ -79,7 +80,7 @@ class JoinListeners:
         """Where they listen, in words; none: there is no CA yet."""
         if self.agent_address is None or self.node_address is None:
             return [NO_AUTHORITY]
-        return [f"machines join at {_url(self.agent_address)}, nodes renew at {_url(self.node_address)}"]
+        return [f"machines join at {https_url(*self.agent_address)}, nodes renew at {https_url(*self.node_address)}"]
 
     async def open(self) -> None:
         """Bind the listeners, if there is a CA. Raises StartRefused, VaultError."""
@@ -156,11 +157,6 @@ class JoinListeners:
         if self._servers and not self._serving:
             loop = asyncio.get_running_loop()
             self._serving = [loop.create_task(server.serve(sockets=[handle])) for server, handle in self._servers]
-
-
-def _url(address: tuple[str, int]) -> str:
-    host, port = address
-    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
 
 
 def names_of(settings: Settings) -> tuple[str, ...]:

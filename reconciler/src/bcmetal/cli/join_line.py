@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from bcmetal.text import clean
+from bcmetal.text import at_port, clean
+from bcmetal_agent.wire import TRUST_BUNDLE_PATH
 
 if TYPE_CHECKING:
     from bcmetal.cli.session import Session
 
-PATH: Final = "/api/compute/trustBundle"
 JOIN_PORT: Final = 8445
 NODE_PORT: Final = 8444
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -56,20 +56,18 @@ def join_line(session: Session, server: str | None, node_server: str | None) -> 
     from bcmetal.client import ApiError
 
     try:
-        told: Mapping[str, Any] = session.client.read(PATH)
+        told: Mapping[str, Any] = session.client.read(TRUST_BUNDLE_PATH)
     except ApiError as e:
         if e.code != "UNAVAILABLE":
             raise
         told = {}
-    host = urlsplit(session.client.profile.address).hostname or "localhost"
-    host = f"[{host}]" if ":" in host else host
-    servers = [server] if server else _texts(told.get("agents")) or [f"https://{host}:{JOIN_PORT}"]
+    servers = [server] if server else _texts(told.get("agents"))
+    servers = servers or [at_port(session.client.profile.address, JOIN_PORT)]
     node_servers = [node_server] if node_server else []
     if not node_servers and server is None:
         node_servers = _texts(told.get("nodes"))
     if not node_servers:
-        own = urlsplit(servers[0]).hostname or host
-        node_servers = [f"https://{f'[{own}]' if ':' in own else own}:{NODE_PORT}"]
+        node_servers = [at_port(servers[0], NODE_PORT)]
     return JoinLine(tuple(servers), tuple(node_servers), tuple(map(pin_of_pem, _texts(told.get("roots")))))
 
 

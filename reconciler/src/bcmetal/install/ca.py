@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 from cryptography import x509
 from pydantic import SecretStr
@@ -29,6 +28,7 @@ from bcmetal.join.root_file import export_root, read_root
 from bcmetal.store import audit, issuers, sealed
 from bcmetal.store.issuers import CURRENT, NEXT, PREVIOUS, RETIRED, SEALED, IssuerRow, RootRow
 from bcmetal.store.values import NewAudit, Sealed
+from bcmetal.text import at_port
 
 DAY: Final = 86400 * SECOND
 SHORTEST: Final = 8  # digits by which an issuer or a root is named
@@ -226,12 +226,8 @@ def _end_of(row: RootRow) -> Micros:
 
 def _calls(admin: Admin) -> tuple[tuple[str, str], ...]:
     port = admin.settings.daemon.node_listen.rpartition(":")[2]
-    found = {}
-    for network in admin.settings.networks.values():
-        if network.agent_url:
-            host = urlsplit(network.agent_url).hostname or ""
-            found[network.agent_url] = f"https://{f'[{host}]' if ':' in host else host}:{port}"
-    return tuple(found.items())
+    urls = dict.fromkeys(network.agent_url for network in admin.settings.networks.values() if network.agent_url)
+    return tuple((url, at_port(url, port)) for url in urls)
 
 
 # ---------------------------------------------------------------- transactions
