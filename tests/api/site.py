@@ -25,6 +25,7 @@ from bcmetal.store import keys, outbox, views
 from bcmetal.store.engine import OpenStore, open_store
 from bcmetal.store.ids import new_id
 from bcmetal.vault import Vault, VaultKey
+from in_process import Answered, answer_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -91,30 +92,6 @@ KEYS: Final = {
     "nobody": TENANT,
     "other": "tenant-b",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    status: int
-    headers: Mapping[str, str]
-    raw: bytes
-
-    @property
-    def doc(self) -> Any:
-        return json.loads(self.raw)
-
-    @property
-    def error(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.doc["error"]
-        return found
-
-    @property
-    def code(self) -> str:
-        return str(self.error["code"]) if self.status >= 400 else "OK"
-
-    @property
-    def fields(self) -> set[str]:
-        return {fault["field"] for fault in self.error["details"]["faults"]}
 
 
 @dataclass(slots=True)
@@ -205,37 +182,11 @@ class Site:
     async def _send(
         self, path: str, body: bytes, headers: Mapping[str, str], method: str, certificate: str | None, address: str
     ) -> Answered:
-        scope: dict[str, Any] = {
-            "type": "http",
-            "asgi": {"version": "3.0"},
-            "http_version": "1.1",
-            "method": method,
-            "path": path,
-            "raw_path": path.encode(),
-            "query_string": b"",
-            "root_path": "",
-            "scheme": "https",
-            "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()],
-            "client": (address, 40000),
-            "server": ("127.0.0.1", 8443),
-        }
-        if certificate is not None:
-            scope[CERTIFICATE] = certificate
-        sent: list[dict[str, Any]] = []
-        self.sent = sent
-        got = [{"type": "http.request", "body": body, "more_body": False}]
-
-        async def receive() -> dict[str, Any]:
-            return got.pop(0) if got else {"type": "http.disconnect"}
-
-        async def send(message: dict[str, Any]) -> None:
-            sent.append(message)
-
-        await self.app(scope, receive, send)
-        start = next(one for one in sent if one["type"] == "http.response.start")
-        raw = b"".join(one.get("body", b"") for one in sent if one["type"] == "http.response.body")
-        heads = {name.decode().lower(): value.decode() for name, value in start["headers"]}
-        return Answered(int(start["status"]), heads, raw)
+        self.sent = []
+        proven = {} if certificate is None else {CERTIFICATE: certificate}
+        return await answer_of(
+            self.app, path, body, headers, method=method, address=address, proven=proven, sent=self.sent
+        )
 
     def post(self, path: str, body: Any, who: str | None = "admin", **more: Any) -> Answered:
         """`who`: the name of one of the keys; None: no credential."""

@@ -21,7 +21,6 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from sqlalchemy import Connection, update
 
-from api.site import Answered
 from bcmetal.api.app import Services, build_app
 from bcmetal.api.joining import JoinServices, build_join_app
 from bcmetal.api.node_door import build_node_app
@@ -38,6 +37,7 @@ from bcmetal.store.tables import nodes as nodes_table
 from bcmetal.store.values import Identifier, NewBmc, NewNode, SetIdentifiers
 from bcmetal.vault import Vault, VaultKey
 from bcmetal_agent.wire import JOIN_PATH, RENEW_PATH, SECRETS_PATH, renewal_statement
+from in_process import Answered, answer_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -263,36 +263,8 @@ class JoinSite:
         method: str = "POST",
         query: bytes = b"",
     ) -> Answered:
-        scope: dict[str, Any] = {
-            "type": "http",
-            "asgi": {"version": "3.0"},
-            "http_version": "1.1",
-            "method": method,
-            "path": path,
-            "raw_path": path.encode(),
-            "query_string": query,
-            "root_path": "",
-            "scheme": "https",
-            "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()],
-            "client": (address, 40000),
-            "server": ("127.0.0.1", 8445),
-        }
-        if peer is not None:
-            scope[PEER] = peer
-        sent: list[dict[str, Any]] = []
-        got = [{"type": "http.request", "body": body, "more_body": False}]
-
-        async def receive() -> dict[str, Any]:
-            return got.pop(0) if got else {"type": "http.disconnect"}
-
-        async def send(message: dict[str, Any]) -> None:
-            sent.append(message)
-
-        await app(scope, receive, send)
-        start = next(one for one in sent if one["type"] == "http.response.start")
-        raw = b"".join(one.get("body", b"") for one in sent if one["type"] == "http.response.body")
-        heads = {name.decode().lower(): value.decode() for name, value in start["headers"]}
-        return Answered(int(start["status"]), heads, raw)
+        proven = {} if peer is None else {PEER: peer}
+        return await answer_of(app, path, body, headers, method=method, address=address, query=query, proven=proven)
 
     def post(self, path: str, who: str | None = "owner", **body: Any) -> Answered:
         return self.run(self.posting(path, who, **body))

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, MetaData, select
 
-from api.site import Answered
 from bcmetal.join.bearers import parse_bearer
 from bcmetal_agent.wire import JOIN_PATH
+from in_process import Answered
 from join.site import Box, JoinSite, Member, a_box
 
 

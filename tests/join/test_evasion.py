@@ -8,13 +8,13 @@ from typing import Any, Final
 import pytest
 from sqlalchemy import Connection
 
-from api.site import Answered
 from bcmetal.decisions import SECOND, Micros
 from bcmetal.join.admission import LIVE_OF_NOBODY
 from bcmetal.join.ca import IssuerKind, issue_node_certificate
 from bcmetal.store import join_requests
 from bcmetal.store.join_requests import NewRequest
 from bcmetal_agent.wire import JOIN_PATH
+from in_process import Answered
 from join.awaited import a_deploying_node
 from join.minted import minted_for
 from join.site import OWNER, POOL, Box, JoinSite, Member, a_box, member_of
