@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from bcmetal.api.node_door import LOOK_EVERY_S, build_node_app, close_the_revoke
 from bcmetal.api.node_tls import Connections, Listening, node_protocol
 from bcmetal.api.tls import ApiServer, bound, server_config
 from bcmetal.decisions import SECOND, Micros
-from bcmetal.errors import BcmetalError
+from bcmetal.errors import BcmetalError, Unavailable
 from bcmetal.join.authority import Authority, authority_from
 from bcmetal.join.issuer_keys import open_issuers
 from bcmetal.settings import Settings
@@ -96,7 +97,7 @@ class JoinListeners:
                 await asyncio.wait({stopping, *self._serving}, timeout=LOOK_EVERY_S, return_when="FIRST_COMPLETED")
                 if any(task.done() for task in self._serving):
                     break
-                await close_the_revoked(self._store, self._connections)
+                await self._close_the_revoked_or_tell()
                 if asyncio.get_running_loop().time() - looked_at >= AUTHORITY_EVERY_S:
                     looked_at = asyncio.get_running_loop().time()
                     await self._keep_up_or_tell()
@@ -105,6 +106,13 @@ class JoinListeners:
             for server, _ in self._servers:
                 server.should_exit = True
             await asyncio.gather(*self._serving)
+
+    async def _close_the_revoked_or_tell(self) -> None:
+        """Without its database the daemon answers no node either: what is open is looked at again when there is one."""
+        try:
+            await close_the_revoked(self._store, self._connections)
+        except Unavailable as error:
+            log.error("the nodes' connections cannot be looked at: %s", error)
 
     async def _keep_up_or_tell(self) -> None:
         """A CA that cannot be opened later leaves the one that is there at work."""
@@ -143,12 +151,21 @@ class JoinListeners:
             entropy=self._entropy,
             wake=self._wake,
         )
-        for app, listen, context, protocol in (
-            (build_join_app(services), settings.daemon.agent_listen, listening.agents, HttpToolsProtocol),
-            (build_node_app(services), settings.daemon.node_listen, listening.nodes, node_protocol(self._connections)),
-        ):
-            server = ApiServer(server_config(app, protocol, context))
-            self._servers.append((server, bound(listen)))
+        found: list[tuple[uvicorn.Server, socket.socket]] = []
+        with contextlib.ExitStack() as held:  # both or none: an address may be taken when the CA comes while this runs
+            for app, listen, context, protocol in (
+                (build_join_app(services), settings.daemon.agent_listen, listening.agents, HttpToolsProtocol),
+                (
+                    build_node_app(services),
+                    settings.daemon.node_listen,
+                    listening.nodes,
+                    node_protocol(self._connections),
+                ),
+            ):
+                handle = held.enter_context(bound(listen))
+                found.append((ApiServer(server_config(app, protocol, context)), handle))
+            held.pop_all()
+        self._servers = found
         agents, nodes = (handle.getsockname()[:2] for _, handle in self._servers)
         self.agent_address, self.node_address = agents, nodes
         log.info("%s", self.told()[0])
