@@ -44,7 +44,7 @@ class Challenger:
             return Answer(200, wire.encode(wire.Challenge(name, blob, encrypted, 60)))
         secret = self.secrets.pop(message.challenge.challenge_id)
         given = base64.b64decode(message.challenge.proof)
-        if not tpm.proof_matches(given, secret, message.challenge.challenge_id, csr_der(message.csr)):
+        if given != tpm.proof(secret, message.challenge.challenge_id, csr_der(message.csr)):
             return refuse(403, "PERMISSION_DENIED", "no")(plane, call)
         return plane.admit(call)
 

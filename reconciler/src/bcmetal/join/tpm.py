@@ -161,8 +161,3 @@ def _coordinate(value: int) -> bytes:
 def proof(secret: bytes, challenge_id: str, csr_der: bytes) -> bytes:
     """HMAC-SHA256(secret, challengeId as UTF-8 ‖ SHA-256 of the CSR's DER)."""
     return hmac.digest(secret, challenge_id.encode() + hashlib.sha256(csr_der).digest(), "sha256")
-
-
-def proof_matches(given: bytes, secret: bytes, challenge_id: str, csr_der: bytes) -> bool:
-    """In constant time."""
-    return hmac.compare_digest(given, proof(secret, challenge_id, csr_der))
