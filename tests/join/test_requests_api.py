@@ -235,11 +235,25 @@ def test_a_request_of_a_token_that_merely_expired_can_be_approved(shared: JoinSi
     bearer, box = shared.token(ttlSeconds=60), a_blank(40)
     request_id = deferred(shared, bearer, box)
     shared.skip(61)
-    assert shared.join(bearer, box).status == 401
+    assert deferred(shared, bearer, box) == request_id, "it is still there, and waits"
+    assert shared.join(bearer, a_blank(41)).status == 401
     assert shared.call("joinRequests/approve", requestId=request_id).status == 200
     assert shared.join(bearer, a_box(40)).status == 401
     assert shared.join(bearer, box).status == 200
     assert uses(shared, bearer) == (1, 0)
+
+
+def test_who_waits_goes_on_waiting_though_the_last_use_went_to_another(shared: JoinSite) -> None:
+    bearer, box = shared.token(), a_blank(45)
+    request_id = deferred(shared, bearer, box)
+    shared.admitted_by(bearer, a_box(45))
+    assert deferred(shared, bearer, box) == request_id
+    assert shared.join(bearer, a_blank(46)).status == 401
+    other = shared.token(ttlSeconds=60)
+    shared.skip(61)
+    assert shared.join(other, box).status == 401, "with its own token alone"
+    shared.call("joinRequests/deny", requestId=request_id)
+    assert shared.join(bearer, box).status == 401
 
 
 def test_an_approval_is_for_what_was_looked_at(shared: JoinSite) -> None:

@@ -108,15 +108,17 @@ def first_look(
 ) -> Admitted | None:
     """What was answered to this CSR before and may have been lost; then whether the token has anything left. Raises JoinRefused, TokenRefused.
 
-    None: go on. A CSR that is approved goes on too, though the token may be used up or expired by then; so does a token whose last use
-    is set apart: for an approval that is over, it is free again.
+    None: go on. So does a CSR whose request is approved, though the token may be used up or expired by then, or waits: a machine that is
+    told 401 meanwhile gives up, and would not be there for its approval. And a token whose last use is set apart: for an approval that is
+    over, it is free again.
     """
+    token_id = None if token is None else token.token_id
     if csr_sha256 is not None:
         known = certificates.answered(c, pool_id, csr_sha256, Micros(now - ANSWER_KEPT_US))
         if known is not None:
-            return _again(c, known, None if token is None else token.token_id, claim_sha256)
+            return _again(c, known, token_id, claim_sha256)
         request = join_requests.of_csr(c, pool_id, csr_sha256)
-        if request is not None and request.state(now) == "approved":
+        if request is not None and request.token_id == token_id and request.state(now) in join_requests.LIVE:
             return None
     _check_uses(token, now, apart=False)
     return None
@@ -136,9 +138,9 @@ def admit(c: Connection, ask: Ask, authority: Authority, entropy: Callable[[int]
     make = _Maker(c, ask, entropy, now)
     request = _request_of(make)
     approved = request is not None and request.state(now) == "approved"
-    if not approved:
+    if request is None:
         _check_uses(token, now)
-    if request is not None and not approved:
+    elif not approved:
         join_requests.seen(c, request.request_id, ask.address, now)
         return Deferred(request.request_id)
     if ask.tpm is not None and not approved:
