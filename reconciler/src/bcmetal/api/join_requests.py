@@ -12,12 +12,13 @@ from bcmetal.api.calls import Call, method
 from bcmetal.api.join_tokens import owned
 from bcmetal.decisions import SECOND, Micros
 from bcmetal.errors import Conflict, InvalidState, NotFound
+from bcmetal.join.events import request_decided
 from bcmetal.join.leaving import deny as deny_request
 from bcmetal.join.leaving import expire_of_token
 from bcmetal.settings import Action
 from bcmetal.store import audit, join_requests, join_tokens, members, outbox
 from bcmetal.store.join_requests import RequestRow
-from bcmetal.store.values import Json, NewAudit, NewEvent
+from bcmetal.store.values import Json, NewAudit
 from bcmetal.store.views import stamp
 
 
@@ -54,10 +55,7 @@ async def approve(call: Call[models.RequestApprove]) -> Json:
     pool = call.its_pool
     until = Micros(call.now + call.settings.joining.approved_s * SECOND)
     entry = call.audit(f"compute-pool/{pool.name}", "allowed", doc={"requestId": call.input.request_id})
-    event_id = call.new_id("ev")
-    row = await call.store.write(
-        _approve, call.input, pool.name, pool.site, call.who.name, until, event_id, entry, call.now
-    )
+    row = await call.store.write(_approve, call.input, pool.name, pool.site, call.who.name, until, entry, call.now)
     return request_view(row, call.now)
 
 
@@ -68,7 +66,6 @@ def _approve(
     site_id: str,
     by: str,
     until: Micros,
-    event_id: str,
     entry: NewAudit,
     now: Micros,
 ) -> RequestRow:
@@ -88,9 +85,7 @@ def _approve(
             "its join token has no use left: deny the request, or mint another token", reason="token-used-up"
         )
     join_requests.approve(c, row.request_id, by, until, now)
-    data = {"requestId": row.request_id, "tokenId": row.token_id, "by": by}
-    event = NewEvent(event_id, row.node_id, row.tenant_id, pool_id, site_id, "security.join-request.approved", data)
-    outbox.add(c, [event], now)
+    outbox.add(c, [request_decided(row, "approved", site_id, by, now)], now)
     audit.add(c, entry, now)
     return _get(c, row.request_id, pool_id)
 

@@ -15,12 +15,12 @@ from bcmetal.decisions import SECOND, Micros
 from bcmetal.errors import Conflict, Fault, InvalidInput, InvalidState, NotFound
 from bcmetal.join.bearers import SECRET_BYTES, new_bearer, token_id
 from bcmetal.join.claims import EXPECTED, expectation
+from bcmetal.join.events import token_created, token_revoked
 from bcmetal.join.leaving import deny
 from bcmetal.settings import Action, Placeholders
 from bcmetal.store import audit, join_requests, join_tokens, members, outbox
 from bcmetal.store.join_tokens import NewToken, TokenRow
 from bcmetal.store.migrate import deployment_key
-from bcmetal.store.outbox import derived_id
 from bcmetal.store.values import Json, NewAudit, NewEvent
 from bcmetal.store.views import stamp
 
@@ -66,26 +66,13 @@ async def create(call: Call[models.TokenCreate]) -> Json:
         created_by=call.who.name,
     )
     entry = call.audit(f"compute-pool/{pool.name}", "allowed", doc={"tokenId": id_})
-    made = await call.store.write(_create, new, created_event(new, pool.site, call.new_id("ev")), entry, call.now)
+    made = await call.store.write(_create, new, token_created(new, pool.site, call.new_id("ev")), entry, call.now)
     row = await call.store.read(join_tokens.get, id_)
     if row is None:
         raise NotFound
     if not made:  # another call with the same key was faster, and has the bearer
         return _same(row, asked, call.now, extra)
     return token_view(row, call.now) | {"token": bearer.text()}
-
-
-def created_event(new: NewToken, site_id: str, event_id: str) -> NewEvent:
-    data: dict[str, Any] = {
-        "tokenId": new.token_id,
-        "pinned": new.expect is not None,
-        "maxUses": new.max_uses,
-        "expiresAt": stamp(new.expires_at),
-        "by": new.created_by,
-    }
-    if new.hosted is not None:
-        data["hosted"] = new.hosted
-    return NewEvent(event_id, new.node_id, new.tenant_id, new.pool_id, site_id, "security.join-token.created", data)
 
 
 def _create(c: Connection, new: NewToken, event: NewEvent, entry: NewAudit, now: Micros) -> bool:
@@ -172,10 +159,7 @@ def _revoke(
         for request in join_requests.open_of_token(c, id_):
             if request.state(now) in join_requests.LIVE:
                 deny(c, request, site_id, by, "its token was revoked", now)
-        data = {"tokenId": id_, "pinned": row.expect is not None, "by": by}
-        type_ = "security.join-token.revoked"
-        event = NewEvent(derived_id(now, "revoked", id_), row.node_id, row.tenant_id, row.pool_id, site_id, type_, data)
-        outbox.add(c, [event], now)
+        outbox.add(c, [token_revoked(row, site_id, by, now)], now)
         audit.add(c, entry, now)
     return join_tokens.get(c, id_)
 

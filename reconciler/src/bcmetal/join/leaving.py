@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from sqlalchemy import Connection
 
 from bcmetal.decisions import Micros
+from bcmetal.join.events import request_decided, token_revoked
 from bcmetal.store import certificates, join_requests, join_tokens, members, outbox
 from bcmetal.store.join_requests import RequestRow
 from bcmetal.store.members import MemberRow
@@ -39,10 +40,7 @@ def withdraw_tokens(c: Connection, node_id: str, site_id: str, now: Micros) -> i
     for token_id in found:
         token = join_tokens.get(c, token_id)
         if token is not None and join_tokens.revoke(c, token_id, now):
-            data = {"tokenId": token_id, "pinned": token.expect is not None}
-            id_ = derived_id(now, "revoked", token_id)
-            event = NewEvent(id_, node_id, token.tenant_id, token.pool_id, site_id, "security.join-token.revoked", data)
-            outbox.add(c, [event], now)
+            outbox.add(c, [token_revoked(token, site_id, None, now)], now)
     return len(found)
 
 
@@ -64,10 +62,7 @@ def deny(c: Connection, request: RequestRow, site_id: str, by: str, reason: str 
         return False
     if request.stored_state == "approved" and request.token_id is not None:
         join_tokens.give_back(c, request.token_id)
-    data = {"requestId": request.request_id, "tokenId": request.token_id, "by": by}
-    id_ = derived_id(now, "denied", request.request_id)
-    event = NewEvent(id_, None, request.tenant_id, request.pool_id, site_id, "security.join-request.denied", data)
-    outbox.add(c, [event], now)
+    outbox.add(c, [request_decided(request, "denied", site_id, by, now)], now)
     return True
 
 
@@ -77,10 +72,7 @@ def expire(c: Connection, request: RequestRow, site_id: str, now: Micros) -> boo
         return False
     if request.stored_state == "approved" and request.token_id is not None:
         join_tokens.give_back(c, request.token_id)
-    data = {"requestId": request.request_id, "tokenId": request.token_id}
-    id_ = derived_id(now, "expired", request.request_id)
-    event = NewEvent(id_, None, request.tenant_id, request.pool_id, site_id, "security.join-request.expired", data)
-    outbox.add(c, [event], now)
+    outbox.add(c, [request_decided(request, "expired", site_id, None, now)], now)
     return True
 
 

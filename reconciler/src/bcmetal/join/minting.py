@@ -12,12 +12,11 @@ from sqlalchemy import Connection
 
 from bcmetal.decisions import SECOND, Micros
 from bcmetal.join.bearers import SECRET_BYTES, Bearer, crockford, new_bearer
+from bcmetal.join.events import token_created
 from bcmetal.join.leaving import withdraw_tokens
 from bcmetal.store import join_tokens, outbox
 from bcmetal.store.ids import ENTROPY_BYTES, new_id
 from bcmetal.store.join_tokens import NewToken
-from bcmetal.store.values import NewEvent
-from bcmetal.store.views import stamp
 
 LASTS_S: Final = 3600  # longer than a deploy's boot, shorter than anybody's afternoon
 
@@ -49,8 +48,5 @@ def mint_for_node(
         node_id=node_id,
     )
     join_tokens.add(c, new, now)
-    data = {"tokenId": new.token_id, "pinned": True, "maxUses": 1, "expiresAt": stamp(new.expires_at), "by": by}
-    event_id = new_id("ev", now, entropy(ENTROPY_BYTES))
-    event = NewEvent(event_id, node_id, tenant_id, pool_id, site_id, "security.join-token.created", data)
-    outbox.add(c, [event], now)
+    outbox.add(c, [token_created(new, site_id, new_id("ev", now, entropy(ENTROPY_BYTES)))], now)
     return bearer
