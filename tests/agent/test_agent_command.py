@@ -247,7 +247,7 @@ def test_help_names_every_exit_code(plane: ControlPlane, tmp_path: Path) -> None
         assert "--state-dir" in out
 
 
-def test_the_installed_command_is_the_same(tmp_path: Path) -> None:
+def test_the_installed_command_is_the_same() -> None:
     command = Path(sys.executable).parent / "bcmetal-agent"
     if not command.exists():
         pytest.skip("installed before it had a command")

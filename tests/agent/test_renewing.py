@@ -214,7 +214,7 @@ def test_secrets_are_fetched_after_the_join_and_after_each_renewal(plane: Contro
 
 
 @pytest.mark.parametrize("name", ["../escaped", "/escaped", "unasked", ""])
-def test_a_secret_that_was_not_asked_for_becomes_no_file(plane: ControlPlane, tmp_path: Path, name: str) -> None:
+def test_a_secret_that_was_not_asked_for_becomes_no_file(tmp_path: Path, name: str) -> None:
     plan = SecretsPlan(("site-key",), tmp_path / "deep/secrets")
     write_secrets(plan, {name: "x"})
     assert list((tmp_path / "deep").rglob("*")) == [plan.folder]

@@ -76,9 +76,7 @@ def test_a_node_cannot_play_the_control_plane(plane: ControlPlane, tmp_path: Pat
 
 
 @pytest.mark.parametrize("kind", [ca.IssuerKind.NODE, ca.IssuerKind.NODE_TENANT])
-def test_a_node_certificate_is_known_even_without_the_check_of_names(
-    plane: ControlPlane, tmp_path: Path, kind: ca.IssuerKind
-) -> None:
+def test_a_node_certificate_is_known_even_without_the_check_of_names(plane: ControlPlane, kind: ca.IssuerKind) -> None:
     """The chain holds, and no name is asked for: what is left is the issuer."""
     plane.use_certificate(kind)
     context = trust.verified(plane.root_pem)
@@ -216,7 +214,7 @@ def test_a_server_that_never_shakes_hands_gains_no_time() -> None:
     assert isinstance(answer, RetryLater)
 
 
-def test_nobody_there_is_waited_for(plane: ControlPlane, tmp_path: Path) -> None:
+def test_nobody_there_is_waited_for() -> None:
     with socket.create_server(("127.0.0.1", 0)) as door:
         server = Endpoint("127.0.0.1", door.getsockname()[1])
     answer = client.pinned_root(server, Pin("0" * 64))
@@ -228,7 +226,9 @@ def test_an_answer_past_its_bound_is_not_read(plane: ControlPlane, tmp_path: Pat
     machine = Machine(plane, tmp_path)
     plane.next_joins = [say(200, b" " * (wire.BODY_LIMIT + 1))]
     with machine.state.locked():
-        assert isinstance(machine.agent().join(once=True), Waiting)
+        answer = machine.agent().join(once=True)
+    assert isinstance(answer, Waiting)
+    assert "broke off" in answer.reason, "and not: read, and found to be no JSON"
 
 
 def test_plain_http_on_the_port_is_waited_out() -> None:

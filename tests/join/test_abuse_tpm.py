@@ -92,7 +92,8 @@ def test_an_ek_on_the_list_needs_no_token_where_the_pool_says_so(one_site: JoinS
     allow(one_site, A, pool="open")
     place = {"tenantId": OWNER, "poolId": "open"}
     box = a_box()
-    assert join(one_site, None, box, A, **place).doc["status"] == "admitted"
+    member = member_of(join(one_site, None, box, A, **place), box)
+    assert one_site.call("nodes/get", pool="open", nodeId=member.node_id).doc["admittedBy"] == "tpm"
     assert join(one_site, None, a_box(2), B, **place).doc["status"] == "deferred"
     assert one_site.join(None, box, attestor="tpm", tpm=A.says(), tenantId=OWNER, poolId=POOL).status == 401
 

@@ -180,7 +180,7 @@ def test_an_expired_certificate_renews_within_the_grace_and_by_leave_after_it(si
     assert site.renew_late(second, last).status == 200
 
 
-def test_an_evicted_node_is_out_at_once_and_names_what_to_rotate(site: JoinSite, tmp_path: object) -> None:
+def test_an_evicted_node_is_out_at_once_and_names_what_to_rotate(site: JoinSite) -> None:
     box = a_box()
     bearer = site.token(maxUses=2)
     member = member_of(site.join(bearer, box), box)
