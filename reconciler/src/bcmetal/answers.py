@@ -102,7 +102,7 @@ class IdentityView(Answer):
 class LocationView(Answer):
     room: str | None
     rack: str | None
-    unit: int | None
+    unit: str | None
 
 
 class ConditionView(Answer):
