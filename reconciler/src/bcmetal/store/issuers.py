@@ -115,19 +115,7 @@ _REMOVE_ROOT: Final = (
 
 def add(c: Connection, row: IssuerRow) -> bool:
     """False: there is a current issuer of that kind, or this very one, already; nothing was written."""
-    values = {
-        "issuer_id": row.issuer_id,
-        "kind": row.kind,
-        "state": row.state,
-        "certificate": row.certificate,
-        "chain": row.chain,
-        "root_sha256": row.root_sha256,
-        "not_before_at": row.not_before_at,
-        "not_after_at": row.not_after_at,
-        "key_ref": row.key_ref,
-        "created_at": row.created_at,
-        "created_by": row.created_by,
-    }
+    values = {name: getattr(row, name) for name in IssuerRow.__dataclass_fields__}
     return bool(c.execute(_ADD, values).rowcount)
 
 
@@ -199,6 +187,7 @@ def remove_root(c: Connection, sha256: str, now: Micros) -> bool:
 
 
 def rows(c: Connection) -> CaRows:
+    """What the daemon opens its authority from."""
     found = list(c)
     owners = [row.issuer_id for row in found if row.key_ref == SEALED]
     keys = tuple(row for row in sealed.of_owners(c, owners) if row.owner_kind == OWNER)
@@ -206,16 +195,4 @@ def rows(c: Connection) -> CaRows:
 
 
 def _row(row: Row[Any]) -> IssuerRow:
-    return IssuerRow(
-        issuer_id=row.issuer_id,
-        kind=row.kind,
-        state=row.state,
-        certificate=row.certificate,
-        chain=row.chain,
-        root_sha256=row.root_sha256,
-        not_before_at=row.not_before_at,
-        not_after_at=row.not_after_at,
-        key_ref=row.key_ref,
-        created_at=row.created_at,
-        created_by=row.created_by,
-    )
+    return IssuerRow(**{name: getattr(row, name) for name in IssuerRow.__dataclass_fields__})

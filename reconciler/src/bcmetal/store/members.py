@@ -190,31 +190,8 @@ def lock_pool(c: Connection, pool_id: str) -> None:
 
 def join(c: Connection, row: MemberRow, said: Iterable[Said], now: Micros) -> None:
     """A first join, or a later one under the same id; `joined_at` stays that of the first."""
-    c.execute(
-        _JOIN,
-        {
-            "node_id": row.node_id,
-            "tenant_id": row.tenant_id,
-            "pool_id": row.pool_id,
-            "site_id": row.site_id,
-            "state": row.state,
-            "trust": row.trust,
-            "hosted": row.hosted,
-            "token_id": row.token_id,
-            "request_id": row.request_id,
-            "attestor": row.attestor,
-            "admitted_by": row.admitted_by,
-            "ek_sha256": row.ek_sha256,
-            "tpm_proven": row.tpm_proven,
-            "metal_node_id": row.metal_node_id,
-            "address": row.address,
-            "joined_at": row.joined_at,
-            "last_join_at": row.last_join_at,
-            "last_seen_at": row.last_seen_at,
-            "ended_at": None,
-            "end_reason": None,
-        },
-    )
+    values = {name: getattr(row, name) for name in MemberRow.__dataclass_fields__}
+    c.execute(_JOIN, values | {"ended_at": None, "end_reason": None})
     c.execute(_FORGET_SAID, {"a_node_id": row.node_id})
     rows = [
         {
