@@ -7,6 +7,8 @@ import asyncio
 import pytest
 
 from bcmetal.join.leaving import expire_overdue
+from bcmetal.store.members import JOIN_STEP
+from bcmetal.workflows import deploy
 from join.site import Box, JoinSite, Member, a_box, member_of
 
 ONE_401 = "The join token is not valid."
@@ -206,3 +208,8 @@ def test_a_request_that_nobody_decides_expires_and_gives_its_use_back(site: Join
     (token,) = site.call("joinTokens/list", includeInactive=True).doc["tokens"]
     assert (token["uses"], token["reserved"]) == (0, 0)
     assert [type_ for type_, _ in site.events("security.join-request")][-1] == "security.join-request.expired"
+
+
+def test_the_step_at_which_a_join_is_awaited_is_one_of_deploys() -> None:
+    """The store knows it by name alone: it may not import the workflow."""
+    assert JOIN_STEP in [step.__name__ for step in deploy.STEPS]
