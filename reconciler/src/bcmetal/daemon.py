@@ -1,7 +1,7 @@
 """The daemon: the only place where objects are wired together.
 
-One process: the API (TLS), the media listener (HTTP, for BMCs), the agents' and the nodes' listeners (TLS), the engine, and the ticks. SIGTERM and SIGINT end it in order, SIGHUP
-reads the configuration again and refuses it whole when it is not valid.
+One process: the API (TLS), the media listener (HTTP, for BMCs), the agents' and the nodes' listeners (TLS), the engine, and the ticks.
+SIGTERM and SIGINT end it in order, SIGHUP reads the configuration again and refuses it whole when it is not valid.
 """
 
 from __future__ import annotations

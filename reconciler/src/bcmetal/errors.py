@@ -179,7 +179,7 @@ LAST_ERRORS: Final = _kinds(
     ("image-checksum",            "the image is not the one that its checksum names",           False, "Compare the checksum with its publisher's, then deploy again."),
     ("image-too-large",           "the image is larger than the site allows",                   False, "Raise `image_limit_bytes`, or use a smaller image."),
     ("media-not-fetched",         "the BMC inserted the medium but never fetched it",           False, "Check that the BMC reaches `media_url` of its network, then `bcmetal retry NODE`."),
-    ("no-sign-of-life",           "the machine started and never gave its sign of life",        False, "Look at the machine's console; see `sign_of_life` of the pool."),
+    ("no-sign-of-life",           "the machine started and never gave its sign of life",        False, "Look at the machine's console; see `sign_of_life` of the pool. With `agent`: `bcmetal request list` shows whether its join waits for a person."),
     ("erase-unsupported",         "no allowed method can erase this drive",                     False, "Use a profile with `erase: none`, or sign a waiver: `bcmetal retire NODE --waive-erase REASON`."),
     ("erase-shared-drive",        "a drive that another node sees too is never erased",         False, "Disconnect shared storage; if the drive was moved here, `bcmetal refresh` the node that it came from, then `bcmetal retry NODE`."),
     ("erase-failed",              "an erase ended without success",                             False, "Replace the drive, or sign a waiver, then `bcmetal retry NODE`."),

@@ -89,10 +89,14 @@ def _key_text(row: IssuerRow, keys: tuple[Sealed, ...], vault: Vault) -> SecretS
     if row.key_ref == SEALED:
         found = next((key for key in keys if key.owner_id == row.issuer_id and key.field == FIELD), None)
         if found is None:
-            raise VaultError(f"the sealed key of the issuer {row.kind} ({row.issuer_id[:12]}) is missing")
+            raise VaultError(
+                f"the sealed key of the issuer {row.kind} ({row.issuer_id[:12]}) is missing: `bcmetal ca rollover` makes new ones"
+            )
         return vault.open(found, OWNER)
     if row.key_ref is None:
-        raise VaultError(f"the issuer {row.kind} ({row.issuer_id[:12]}) has no key")
+        raise VaultError(
+            f"the issuer {row.kind} ({row.issuer_id[:12]}) has no key: `bcmetal ca rollover` makes new ones"
+        )
     return read_key_file(row.key_ref)
 
 

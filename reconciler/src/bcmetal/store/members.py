@@ -58,8 +58,8 @@ class Said:
 class Holder:
     """Who has an identifier now: an enrolled node (`metal`), a member, or both under one id.
 
-    `known`: its usable identifiers, from its BMC and from itself. `awaits_join`: its deploy stands at the step that waits for it. `certified`: it holds a certificate that is neither revoked nor past
-    the grace. `state` is the enrolled node's, None without one.
+    `known`: its usable identifiers, from its BMC and from itself. `awaits_join`: its deploy stands at the step that waits for it.
+    `certified`: it holds a certificate that is neither revoked nor past the grace. `state` is the enrolled node's, None without one.
     """
 
     node_id: str

@@ -59,4 +59,6 @@ async def wait_for_the_join(m: Machine) -> Outcome:
         m.remember(join_awaited_at=m.now)
     elif waited > JOIN_PATIENCE_S:
         return Failed("no-sign-of-life", f"started {waited:.0f} s ago, and its agent did not join the pool")
-    return Again("waits for its agent to join the pool", JOIN_POLL_S)
+    return Again(
+        "waits for its agent to join the pool; `bcmetal request list` shows a join that needs a person", JOIN_POLL_S
+    )
