@@ -183,31 +183,31 @@ class _Deadline:
 class _Stream(io.RawIOBase):
     """Reads that share one deadline: a server that drips bytes gains no time by it."""
 
-    def __init__(self, door: ssl.SSLSocket, deadline: _Deadline) -> None:
-        self._door, self._deadline = door, deadline
+    def __init__(self, tls: ssl.SSLSocket, deadline: _Deadline) -> None:
+        self._tls, self._deadline = tls, deadline
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        self._door.settimeout(self._deadline.left())
-        return self._door.recv_into(buffer)
+        self._tls.settimeout(self._deadline.left())
+        return self._tls.recv_into(buffer)
 
 
-class _Door:
+class _Socket:
     """What http.client wants of a socket. It is closed by the call, not by http.client."""
 
-    def __init__(self, door: ssl.SSLSocket, deadline: _Deadline) -> None:
-        self._door, self._deadline = door, deadline
+    def __init__(self, tls: ssl.SSLSocket, deadline: _Deadline) -> None:
+        self._tls, self._deadline = tls, deadline
 
     def sendall(self, data: bytes) -> None:
         view = memoryview(data)
         while view:
-            self._door.settimeout(self._deadline.left())
-            view = view[self._door.send(view) :]
+            self._tls.settimeout(self._deadline.left())
+            view = view[self._tls.send(view) :]
 
     def makefile(self, mode: str) -> io.BufferedReader:
-        return io.BufferedReader(_Stream(self._door, self._deadline))
+        return io.BufferedReader(_Stream(self._tls, self._deadline))
 
     def close(self) -> None:
         pass
@@ -229,10 +229,10 @@ def _call(
     try:
         with _connect(server, deadline) as plain:
             plain.settimeout(deadline.left())
-            with context.wrap_socket(plain, server_hostname=server.host) as door:
+            with context.wrap_socket(plain, server_hostname=server.host) as tls:
                 if proven:
-                    trust.check_server(door.getpeercert(binary_form=True))
-                return _exchange(server, door, deadline, method, path, message, bearer)
+                    trust.check_server(tls.getpeercert(binary_form=True))
+                return _exchange(server, tls, deadline, method, path, message, bearer)
     except ssl.SSLCertVerificationError as error:
         raise Untrusted(_unverified(error)) from None
     except (TimeoutError, _Late):
@@ -257,21 +257,21 @@ def _unverified(error: ssl.SSLCertVerificationError) -> str:
 def _connect(server: Endpoint, deadline: _Deadline) -> socket.socket:
     last: OSError = OSError("no address")
     for family, kind, protocol, _, address in socket.getaddrinfo(server.host, server.port, type=socket.SOCK_STREAM):
-        door = socket.socket(family, kind, protocol)
+        plain = socket.socket(family, kind, protocol)
         try:
-            door.settimeout(deadline.left())
-            door.connect(address)
+            plain.settimeout(deadline.left())
+            plain.connect(address)
         except OSError as error:
-            door.close()
+            plain.close()
             last = error
         else:
-            return door
+            return plain
     raise last
 
 
 def _exchange(
     server: Endpoint,
-    door: ssl.SSLSocket,
+    tls: ssl.SSLSocket,
     deadline: _Deadline,
     method: str,
     path: str,
@@ -284,7 +284,7 @@ def _exchange(
     if bearer is not None:
         headers["Authorization"] = f"Bearer {bearer.value}"
     connection = http.client.HTTPConnection(server.host, server.port)
-    connection.sock = _Door(door, deadline)
+    connection.sock = _Socket(tls, deadline)
     connection.request(method, path, body=message, headers=headers)
     with connection.getresponse() as response:
         body = response.read(wire.BODY_LIMIT + 1)

@@ -85,8 +85,8 @@ def _burnt_in(name: str) -> str | None:
     """ETHTOOL_GPERMADDR, which needs no privilege; in another network namespace the card is not there."""
     answer = bytearray(struct.pack("II32x", _ETHTOOL_GPERMADDR, 32))
     try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as door:
-            fcntl.ioctl(door, _SIOCETHTOOL, _ifreq(name, answer))
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            fcntl.ioctl(sock, _SIOCETHTOOL, _ifreq(name, answer))
     except OSError:
         return None
     _, size = struct.unpack_from("II", answer)

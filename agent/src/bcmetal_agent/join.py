@@ -124,10 +124,10 @@ class Joiner:
         root = self.pinned()
         if isinstance(root, RetryLater):
             return Waiting(root.reason, root.after_s)
-        door = client.Client(self.plan.server, trust.verified(root), self.plan.call_s)
-        answer = door.join(attempt.message.encode(), bearer)
+        server = client.Client(self.plan.server, trust.verified(root), self.plan.call_s)
+        answer = server.join(attempt.message.encode(), bearer)
         if isinstance(answer, wire.Challenge):
-            answer = door.join(self._prove(attempt, answer), bearer)
+            answer = server.join(self._prove(attempt, answer), bearer)
         if isinstance(answer, wire.Challenge):
             return Waiting("the server answered the proof with another challenge")
         where = (self.plan.server, self.plan.node_server)

@@ -55,8 +55,8 @@ class Notifier:
             return
         with (
             contextlib.suppress(OSError),
-            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as door,
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock,
         ):
-            door.sendto(
+            sock.sendto(
                 message.encode(), self.address.replace("@", "\0", 1) if self.address[0] == "@" else self.address
             )

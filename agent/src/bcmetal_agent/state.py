@@ -244,8 +244,8 @@ def write_file(path: Path, text: str) -> None:
     """0600, and durable before it bears its name: a temporary file beside it, fsync, rename, fsync of the folder."""
     temporary = path.with_name(f".{path.name}.new")
     temporary.unlink(missing_ok=True)
-    door = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(door, "w") as file:
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "w") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
@@ -254,11 +254,11 @@ def write_file(path: Path, text: str) -> None:
 
 
 def _sync(folder: Path) -> None:
-    door = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(door)
+        os.fsync(descriptor)
     finally:
-        os.close(door)
+        os.close(descriptor)
 
 
 def _moment(text: str) -> datetime | None:
