@@ -21,6 +21,8 @@ class NoToken(Exception):
 
 @dataclass(frozen=True)
 class Bearer:
+    """A join token, which neither its `str` nor its `repr` shows."""
+
     value: str = field(repr=False)
 
     def __str__(self) -> str:
@@ -65,6 +67,7 @@ class TokenSource:
         return Path(folder) / name
 
     def readable_by_others(self) -> bool:
+        """False also where there is nothing to read."""
         if self.place == "-":
             return False
         try:

@@ -79,6 +79,8 @@ class Plan:
 
 @dataclass
 class Joiner:
+    """One machine's join, from its first call to its identity; the pinned root is fetched once in its life."""
+
     plan: Plan
     state: StateFolder
     random: Callable[[], float]

@@ -14,6 +14,8 @@ LONGEST_ASKED_S: Final = 3600.0  # a server may ask for more; nobody has to slee
 
 
 class Clock(Protocol):
+    """Where all time comes from; the tests have one that does not wait."""
+
     def now(self) -> datetime:
         """UTC."""
 
@@ -47,6 +49,7 @@ class Pace:
     failures: int = 0
 
     def after(self, asked_s: float | None) -> float:
+        """Seconds until the next call. `asked_s`: as the server asked; None: a failure, and longer with each."""
         if asked_s is not None:
             self.failures = 0
             asked = min(max(asked_s, self.first_s), LONGEST_ASKED_S)

@@ -28,6 +28,8 @@ log = logging.getLogger("bcmetal_agent")
 
 @dataclass(frozen=True)
 class SecretsPlan:
+    """Which platform secrets to fetch, and the folder in which each gets a file of its name."""
+
     names: tuple[str, ...]
     folder: Path
 

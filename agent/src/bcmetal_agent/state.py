@@ -121,6 +121,8 @@ class Status:
 
 
 class StateFolder:
+    """The folder at `path`. Whatever writes must hold `locked`, and raises OSError when the disk is full or not writable."""
+
     def __init__(self, path: Path = DEFAULT_FOLDER) -> None:
         self.path = path
 

@@ -66,6 +66,8 @@ class Pin:
 
 @dataclass(frozen=True)
 class Endpoint:
+    """A listener of the control plane: TLS always. An IPv6 `host` is without brackets."""
+
     host: str
     port: int
 

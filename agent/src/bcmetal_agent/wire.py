@@ -155,12 +155,16 @@ class TrustBundle:
 
 @dataclass(frozen=True)
 class Secret:
+    """One platform secret of the site."""
+
     name: Annotated[str, AtMost(64)]
     value: Annotated[str, AtMost(32 * 1024)] = field(repr=False)
 
 
 @dataclass(frozen=True)
 class Secrets:
+    """Those that were asked for."""
+
     secrets: Annotated[tuple[Secret, ...], AtMost(64)]
 
 

@@ -90,6 +90,7 @@ class JoinServices:
 
 
 def rules_of(settings: Settings, pool: Pool) -> PoolRules:
+    """The pool owned by its site's owner is the platform's, but for a custom site, which is a tenant's own."""
     site = settings.sites[pool.site]
     return PoolRules(
         pool_id=pool.name,

@@ -109,6 +109,8 @@ def _answering(
 
 
 class NodeDoor:
+    """What a node may ask; its certificate was proven by the connection, and is looked up anew for each call."""
+
     def __init__(self, services: JoinServices) -> None:
         self._services = services
         self.buckets = Buckets(BURST, EACH_S)

@@ -41,6 +41,7 @@ class Seldom:
         self._last: OrderedDict[Hashable, Micros] = OrderedDict()
 
     def now(self, kind: Hashable, now: Micros) -> bool:
+        """Whether it may be told now; then not again before its time."""
         last = self._last.get(kind)
         if last is not None and 0 <= now - last < self._every_us:
             return False
