@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 import uvicorn
 from cryptography import x509
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from bcmetal.api.joining import JoinServices, build_join_app
 from bcmetal.api.node_door import LOOK_EVERY_S, build_node_app, close_the_revoked
@@ -22,6 +21,7 @@ from bcmetal.decisions import SECOND, Micros
 from bcmetal.errors import BcmetalError, Unavailable
 from bcmetal.join.authority import Authority, authority_from
 from bcmetal.join.issuer_keys import open_issuers
+from bcmetal.patience import PatientHttpTools
 from bcmetal.settings import Settings
 from bcmetal.store import issuers
 from bcmetal.store.issuers import CaRows
@@ -154,7 +154,7 @@ class JoinListeners:
         found: list[tuple[uvicorn.Server, socket.socket]] = []
         with contextlib.ExitStack() as held:  # both or none: an address may be taken when the CA comes while this runs
             for app, listen, context, protocol in (
-                (build_join_app(services), settings.daemon.agent_listen, listening.agents, HttpToolsProtocol),
+                (build_join_app(services), settings.daemon.agent_listen, listening.agents, PatientHttpTools),
                 (
                     build_node_app(services),
                     settings.daemon.node_listen,

@@ -15,11 +15,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from bcmetal.decisions import Micros
 from bcmetal.join.authority import Authority
 from bcmetal.join.ca import SERIAL_BYTES, IssuerKind, issue_server_certificate, new_serial, serial_text
+from bcmetal.patience import PatientHttpTools
 
 PEER: Final = "bcmetal.peer_certificate"  # of the scope: DER, set here alone
 SERVER_DAYS: Final = 30
@@ -63,10 +63,10 @@ class _WithPeer:
         await self._app(scope, receive, send)
 
 
-def node_protocol(connections: Connections) -> type[HttpToolsProtocol]:
+def node_protocol(connections: Connections) -> type[PatientHttpTools]:
     """A protocol that knows its peer's certificate, and has its connection registered."""
 
-    class NodeProtocol(HttpToolsProtocol):
+    class NodeProtocol(PatientHttpTools):
         _serial: str | None = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own

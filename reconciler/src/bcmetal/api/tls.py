@@ -15,15 +15,13 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from bcmetal.api.auth import CERTIFICATE
 from bcmetal.errors import StartRefused
+from bcmetal.patience import AT_ONCE, HEADER_LIMIT, PatientHttpTools
 from bcmetal.settings import Daemon, secret_path
 
-HEADER_LIMIT: Final = 32 * 1024
 IDLE_S: Final = 30
-AT_ONCE: Final = 1000
 
 
 class _Certified:
@@ -56,7 +54,7 @@ class CertifiedH11(H11Protocol):
             self.app: Any = _Certified(self.app, common_name)
 
 
-class CertifiedHttpTools(HttpToolsProtocol):
+class CertifiedHttpTools(PatientHttpTools):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
         super().connection_made(transport)
         common_name = common_name_of(transport)

@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bcmetal.boot.outbound import Resolver, resolve
 from bcmetal.decisions import SECOND, Micros
+from bcmetal.patience import PatientHttpTools
 from bcmetal.store import media
 from bcmetal.store.values import Store
 
@@ -52,6 +53,7 @@ def media_config(app: ASGIApp) -> uvicorn.Config:
     """For the media listener; the daemon hands its socket to `uvicorn.Server.serve`."""
     return uvicorn.Config(
         app,
+        http=PatientHttpTools,
         proxy_headers=False,  # the address that asks is the connection's own; no header is believed
         server_header=False,
         access_log=False,  # a path is half of what a reader needs
