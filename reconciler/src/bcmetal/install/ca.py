@@ -21,7 +21,7 @@ from bcmetal.decisions import SECOND, Micros
 from bcmetal.errors import Conflict, Fault, InvalidInput
 from bcmetal.install.files import write_new
 from bcmetal.install.local import Admin, administer
-from bcmetal.join.ca import Issuer, IssuerKind, Root, make_issuer, make_root, pem_of, sha256_of
+from bcmetal.join.ca import Issuer, IssuerKind, Root, make_issuer, make_root, micros_of, pem_of, sha256_of
 from bcmetal.join.given_ca import load_issuer
 from bcmetal.join.issuer_keys import read_key_file, row_of, seal_issuer
 from bcmetal.join.root_file import export_root, read_root
@@ -221,7 +221,7 @@ async def _install(
 
 def _end_of(row: RootRow) -> Micros:
     certificate = x509.load_pem_x509_certificate(row.certificate.encode())
-    return Micros(int(certificate.not_valid_after_utc.timestamp()) * SECOND)
+    return micros_of(certificate.not_valid_after_utc)
 
 
 def _calls(admin: Admin) -> tuple[tuple[str, str], ...]:

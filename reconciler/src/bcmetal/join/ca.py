@@ -237,6 +237,11 @@ def sha256_of(certificate: x509.Certificate) -> str:
     return certificate.fingerprint(SHA256()).hex()
 
 
+def micros_of(moment: datetime) -> Micros:
+    """Of a certificate's beginning or end, which are whole seconds."""
+    return Micros(int(moment.timestamp()) * SECOND)
+
+
 def pin_of(root: x509.Certificate) -> str:
     """As the join line has it: `sha256:…`."""
     return f"sha256:{sha256_of(root)}"
@@ -271,8 +276,8 @@ def _leaf(
         certificate,
         serial_text(serial),
         pem_of((certificate, issuer.certificate, *issuer.chain[:-1])),
-        _micros(certificate.not_valid_before_utc),
-        _micros(certificate.not_valid_after_utc),
+        micros_of(certificate.not_valid_before_utc),
+        micros_of(certificate.not_valid_after_utc),
         key_sha256(public_key),
     )
 
@@ -346,7 +351,3 @@ def _general(name: str) -> x509.GeneralName:
 
 def _moment(now: Micros) -> datetime:
     return datetime.fromtimestamp(now // SECOND, UTC)
-
-
-def _micros(moment: datetime) -> Micros:
-    return Micros(int(moment.timestamp()) * SECOND)

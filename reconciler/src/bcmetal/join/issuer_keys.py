@@ -12,9 +12,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from pydantic import SecretStr
 
-from bcmetal.decisions import SECOND, Micros
+from bcmetal.decisions import Micros
 from bcmetal.errors import InvalidInput, VaultError
-from bcmetal.join.ca import Issuer, IssuerKind, pem_of, sha256_of
+from bcmetal.join.ca import Issuer, IssuerKind, micros_of, pem_of, sha256_of
 from bcmetal.join.root_file import read_key
 from bcmetal.settings import secret_path
 from bcmetal.store.issuers import CURRENT, OWNER, PREVIOUS, RETIRED, SEALED, CaRows, IssuerRow
@@ -48,8 +48,8 @@ def row_of(issuer: Issuer, state: str, key_ref: str, now: Micros, by: str) -> Is
         certificate=pem_of([issuer.certificate]),
         chain=pem_of(issuer.chain),
         root_sha256=sha256_of(issuer.root),
-        not_before_at=Micros(int(issuer.certificate.not_valid_before_utc.timestamp()) * SECOND),
-        not_after_at=Micros(int(issuer.certificate.not_valid_after_utc.timestamp()) * SECOND),
+        not_before_at=micros_of(issuer.certificate.not_valid_before_utc),
+        not_after_at=micros_of(issuer.certificate.not_valid_after_utc),
         key_ref=key_ref,
         created_at=now,
         created_by=by,

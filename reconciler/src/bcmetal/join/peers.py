@@ -11,9 +11,9 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from bcmetal.decisions import SECOND, Micros
+from bcmetal.decisions import Micros
 from bcmetal.errors import Unauthenticated
-from bcmetal.join.ca import NODE_ID, IssuerKind, kind_of, serial_text
+from bcmetal.join.ca import NODE_ID, IssuerKind, kind_of, micros_of, serial_text
 from bcmetal.join.public_keys import is_allowed, key_sha256
 
 _SPIFFE: Final = re.compile(rf"spiffe://(?P<domain>[^/]+)/(?P<kind>node|node-tenant)/(?P<node>{NODE_ID.pattern})")
@@ -92,7 +92,7 @@ def _read(certificate: x509.Certificate, trust_domain: str) -> PeerIdentity:
         match["node"],
         kind,
         serial_text(serial),
-        Micros(int(certificate.not_valid_after_utc.timestamp()) * SECOND),
+        micros_of(certificate.not_valid_after_utc),
         key_sha256(key),
     )
 
