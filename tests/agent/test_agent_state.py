@@ -100,3 +100,37 @@ def test_a_folder_open_to_others_is_closed(tmp_path: Path) -> None:
 
 def test_keys_show_in_no_representation() -> None:
     assert "private" not in repr(Attempt("private key", "message", ak_private="private blob"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a folder away, which root alone may")
+def test_a_folder_that_somebody_else_filled_is_not_taken(tmp_path: Path) -> None:
+    """What is tidied away would be what his link points at."""
+    folder, theirs = tmp_path / "state", tmp_path / "precious/file"
+    theirs.parent.mkdir()
+    theirs.write_text("x")
+    folder.mkdir(mode=0o700)
+    (folder / "identities").symlink_to(tmp_path)
+    os.chown(folder, 65534, 65534)
+    with pytest.raises(StateError, match="a folder of its own"), StateFolder(folder).locked():
+        pass
+    assert theirs.exists()
+
+
+def test_a_folder_that_everybody_writes_to_is_not_taken(tmp_path: Path) -> None:
+    tmp_path.chmod(0o1777)
+    with pytest.raises(StateError, match="a folder of its own"), StateFolder(tmp_path).locked():
+        pass
+
+
+def test_a_lock_that_points_elsewhere_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state/lock").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StateError, match="cannot use the folder"), StateFolder(tmp_path / "state").locked():
+        pass
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_current_that_is_no_link_is_told(tmp_path: Path) -> None:
+    (tmp_path / "current").mkdir()
+    with pytest.raises(StateError, match="current is damaged"):
+        StateFolder(tmp_path).current()

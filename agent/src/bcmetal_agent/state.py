@@ -20,6 +20,7 @@ import json
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
@@ -133,8 +134,11 @@ class StateFolder:
             if not self.path.exists():
                 self.path.mkdir(mode=0o700, parents=True)
                 _sync(self.path.parent)
+            found = self.path.stat()
+            if found.st_uid != os.geteuid() or found.st_mode & stat.S_IWOTH:
+                raise StateError(f"others may have put anything into {self.path}: give the agent a folder of its own")
             self.path.chmod(0o700)
-            lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
             raise StateError(f"cannot use the folder {self.path}: {error.strerror}") from None
         try:
@@ -169,6 +173,8 @@ class StateFolder:
             return Path(os.readlink(self.path / "current")).name
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise StateError(f"{self.path / 'current'} is damaged: {error.strerror}") from None
 
     def current(self) -> Identity | None:
         """Raises StateError."""
