@@ -248,7 +248,10 @@ class JoinSite:
         return node_id
 
     def set_state(self, node_id: str, state: str) -> None:
-        self.write(_set_state, node_id, state)
+        self.run(self.setting_state(node_id, state))
+
+    async def setting_state(self, node_id: str, state: str) -> None:
+        await self.store.write(_set_state, node_id, state)
 
     # ---------------------------------------------------- calls
 

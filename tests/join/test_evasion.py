@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import threading
+from dataclasses import replace
 from typing import Any, Final
 
 import pytest
@@ -13,6 +17,7 @@ from bcmetal.join.admission import LIVE_OF_NOBODY
 from bcmetal.join.ca import IssuerKind, issue_node_certificate
 from bcmetal.store import join_requests
 from bcmetal.store.join_requests import NewRequest
+from bcmetal.workflows import membership
 from bcmetal_agent.wire import JOIN_PATH
 from in_process import Answered
 from join.awaited import a_deploying_node
@@ -21,6 +26,7 @@ from join.site import OWNER, POOL, Box, JoinSite, Member, a_box, member_of
 from join.soft_tpm import SoftTpm
 
 DAY_S: Final = 86_400
+PATIENCE_S: Final = 10.0
 GPU: Final = "GPU-8f3c1a52-6b7d-4e21-9a0c-5d2e7f4b0001"
 
 
@@ -126,6 +132,36 @@ def test_a_leaked_issuer_neither_stretches_a_certificate_nor_makes_it_another_ki
     )
     answer = site.renew_late(Member(member.node_id, forged.chain, member.key), a_box())
     assert answer.status == (202 if kind is IssuerKind.NODE else 401)
+
+
+def test_a_join_that_is_under_way_does_not_outlive_the_release_that_it_races(site: JoinSite) -> None:
+    """It was judged before the verb, and commits after it began to look for members."""
+    judged, go = threading.Event(), threading.Event()
+
+    def slowly(number: int) -> bytes:
+        judged.set()
+        assert go.wait(PATIENCE_S)
+        return os.urandom(number)
+
+    box = a_box()
+    node_id = site.enrolled(box)
+    bearer = site.token()
+    site.authority = replace(site.authority, entropy=slowly)
+
+    async def released() -> None:
+        await asyncio.to_thread(judged.wait, PATIENCE_S)
+        asyncio.get_running_loop().call_later(0.3, go.set)
+        await site.setting_state(node_id, "releasing")
+        assert await site.store.read(membership.has_any, node_id, POOL)
+        await site.store.write(membership.end, node_id, POOL, "fra1", "released", "release", site.now())
+
+    async def race() -> Answered:
+        return (await asyncio.gather(site.joining(bearer, box), released()))[0]
+
+    member = member_of(site.run(race()), box)
+    assert member.node_id == node_id
+    assert site.call("nodes/get", nodeId=node_id).doc["state"] == "released"
+    assert site.secrets_for(member).status == 401
 
 
 # ---------------------------------------------------------------- room for others

@@ -21,26 +21,24 @@ _ENDS_AS: Final = {"retire": "retired"}
 async def end_the_membership(m: Machine) -> Outcome:
     """Revoke the node's certificates and the join tokens that were minted for it: whoever has its disk's key is nobody from now on."""
     node_id = m.node.node_id
-    if not await m.doors.store.read(_has_any, node_id):
+    if not await m.doors.store.read(has_any, node_id, m.node.pool_id):
         return Done()
     await m.ready_to_act()
     verb = m.operation.verb
-    await m.doors.store.write(
-        _end, node_id, m.node.pool_id, m.node.site_id, _ENDS_AS.get(verb, "released"), verb, m.now
-    )
+    await m.doors.store.write(end, node_id, m.node.pool_id, m.node.site_id, _ENDS_AS.get(verb, "released"), verb, m.now)
     return Done()
 
 
-def _has_any(c: Connection, node_id: str) -> bool:
+def has_any(c: Connection, node_id: str, pool_id: str) -> bool:
+    """Whether there is something to end. A join that is under way is through by then; the next one sees the verb."""
+    members.lock_pool(c, pool_id)
     member = members.get(c, node_id)
     joined = member is not None and member.state in (members.LIVE, "locked")
     return joined or bool(join_tokens.unused_of_node(c, node_id))
 
 
-def _end(c: Connection, node_id: str, pool_id: str, site_id: str, state: str, verb: str, now: Micros) -> None:
-    members.lock_pool(
-        c, pool_id
-    )  # a join that is under way is through by then, and ends here; the next one sees the verb
+def end(c: Connection, node_id: str, pool_id: str, site_id: str, state: str, verb: str, now: Micros) -> None:
+    members.lock_pool(c, pool_id)
     leave(c, node_id, state, f"{verb} began", now)
     withdraw_tokens(c, node_id, site_id, now)
 
