@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from bcmetal.decisions import SECOND, Micros
 from bcmetal.join.admission import LIVE_OF_NOBODY
 from bcmetal.join.ca import IssuerKind, issue_node_certificate
-from bcmetal.store import join_requests
+from bcmetal.store import join_requests, members
 from bcmetal.store.join_requests import NewRequest
 from bcmetal.workflows import membership
 from bcmetal_agent.wire import JOIN_PATH
@@ -184,3 +184,29 @@ def _crowd(c: Connection, site: JoinSite, number: int) -> None:
             "192.0.2.1", until,
         )  # fmt: skip
         join_requests.add(c, new, site.now())
+
+
+# ---------------------------------------------------------------- a pool that changed hands
+
+
+def test_a_pools_new_owner_sees_nothing_of_the_one_before(one_site: JoinSite) -> None:
+    site = one_site
+    member = site.admitted(a_box())
+    request_id = site.join(site.token(), Box(None)).doc["requestId"]
+    token_id = site.call("joinTokens/list").doc["tokens"][0]["tokenId"]
+    assert site.read(members.pools_in_use) == {POOL}, "a running daemon takes no such configuration"
+    site.doc["pools"][POOL]["owner"] = "tenant-a"
+    site.change(lambda doc: doc["grants"].append({"to": "key:tenant", "role": "admin", "on": f"compute-pool/{POOL}"}))
+    place = {"tenantId": "tenant-a", "poolId": POOL}
+    for method, asked in (
+        ("nodes/get", {"nodeId": member.node_id}),
+        ("nodes/evict", {"nodeId": member.node_id}),
+        ("joinRequests/get", {"requestId": request_id}),
+        ("joinRequests/approve", {"requestId": request_id}),
+        ("joinRequests/deny", {"requestId": request_id}),
+        ("joinTokens/revoke", {"tokenId": token_id}),
+    ):
+        assert site.post(method, "tenant", **place, **asked).code == "NOT_FOUND", method
+    for method in ("nodes/list", "joinRequests/list", "joinTokens/list"):
+        (rows,) = (rows for rows in site.post(method, "tenant", **place).doc.values() if isinstance(rows, list))
+        assert rows == [], method

@@ -35,7 +35,7 @@ from bcmetal.line import Lines
 from bcmetal.presence import Presence
 from bcmetal.settings import Settings, load, refused_reload
 from bcmetal.states import Verb
-from bcmetal.store import claims, daemons, nodes, sealed
+from bcmetal.store import claims, daemons, members, nodes, sealed
 from bcmetal.store.engine import open_store
 from bcmetal.store.values import Store
 from bcmetal.text import https_url
@@ -172,7 +172,8 @@ class Daemon:
     async def _reload(self, store: Store, presence: Presence) -> None:
         try:
             new = load(self._config)
-            faults = refused_reload(self._settings, new, await store.read(nodes.pools_in_use))
+            in_use = {*await store.read(nodes.pools_in_use), *await store.read(members.pools_in_use)}
+            faults = refused_reload(self._settings, new, in_use)
             if faults:
                 raise InvalidInput(faults)
             await self._take_sealed(store, new)

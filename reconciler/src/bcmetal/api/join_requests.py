@@ -44,7 +44,7 @@ async def list_requests(call: Call[models.RequestList]) -> Json:
 async def get(call: Call[models.RequestGet]) -> Json:
     """One join request with its evidence."""
     call = owned(call, Action.JOIN_READ)
-    row = await call.store.read(_get, call.input.request_id, call.its_pool.name)
+    row = await call.store.read(_get, call.input.request_id, call.its_pool.name, call.its_pool.owner)
     return request_view(row, call.now)
 
 
@@ -70,7 +70,7 @@ def _approve(
     now: Micros,
 ) -> RequestRow:
     members.lock_pool(c, pool_id)
-    row = _get(c, asked.request_id, pool_id)
+    row = _get(c, asked.request_id, pool_id, asked.tenant_id)
     if asked.csr_sha256 is not None and asked.csr_sha256 != row.csr_sha256:
         raise Conflict("the request came with another CSR than the one that was looked at", reason="csr-changed")
     state = row.state(now)
@@ -87,7 +87,7 @@ def _approve(
     join_requests.approve(c, row.request_id, by, until, now)
     outbox.add(c, [request_decided(row, "approved", site_id, by, now)], now)
     audit.add(c, entry, now)
-    return _get(c, row.request_id, pool_id)
+    return _get(c, row.request_id, pool_id, asked.tenant_id)
 
 
 @method("joinRequests", models.RequestDeny, RequestView, None)
@@ -104,7 +104,7 @@ def _deny(
     c: Connection, asked: models.RequestDeny, pool_id: str, site_id: str, by: str, entry: NewAudit, now: Micros
 ) -> RequestRow:
     members.lock_pool(c, pool_id)
-    row = _get(c, asked.request_id, pool_id)
+    row = _get(c, asked.request_id, pool_id, asked.tenant_id)
     state = row.state(now)
     if state == "denied":
         return row
@@ -112,12 +112,12 @@ def _deny(
         raise _finished(state)
     deny_request(c, row, site_id, by, asked.reason, now)
     audit.add(c, entry, now)
-    return _get(c, row.request_id, pool_id)
+    return _get(c, row.request_id, pool_id, asked.tenant_id)
 
 
-def _get(c: Connection, request_id: str, pool_id: str) -> RequestRow:
+def _get(c: Connection, request_id: str, pool_id: str, tenant_id: str) -> RequestRow:
     row = join_requests.get(c, request_id)
-    if row is None or row.pool_id != pool_id:
+    if row is None or (row.pool_id, row.tenant_id) != (pool_id, tenant_id):  # a pool may have had another owner
         raise NotFound
     return row
 

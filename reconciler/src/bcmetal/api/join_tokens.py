@@ -142,7 +142,7 @@ async def revoke(call: Call[models.TokenRevoke]) -> Json:
     call = owned(call, Action.JOIN_REVOKE)
     entry = call.audit(f"compute-pool/{call.its_pool.name}", "allowed", doc={"tokenId": call.input.token_id})
     row = await call.store.write(
-        _revoke, call.input.token_id, call.its_pool.name, call.its_pool.site, call.who.name, entry, call.now
+        _revoke, call.input, call.its_pool.name, call.its_pool.site, call.who.name, entry, call.now
     )
     if row is None:
         raise NotFound
@@ -150,11 +150,12 @@ async def revoke(call: Call[models.TokenRevoke]) -> Json:
 
 
 def _revoke(
-    c: Connection, id_: str, pool_id: str, site_id: str, by: str, entry: NewAudit, now: Micros
+    c: Connection, asked: models.TokenRevoke, pool_id: str, site_id: str, by: str, entry: NewAudit, now: Micros
 ) -> TokenRow | None:
+    id_ = asked.token_id
     members.lock_pool(c, pool_id)
     row = join_tokens.get(c, id_)
-    if row is None or row.pool_id != pool_id:
+    if row is None or (row.pool_id, row.tenant_id) != (pool_id, asked.tenant_id):  # a pool may have had another owner
         return None
     if join_tokens.revoke(c, id_, now):
         for request in join_requests.open_of_token(c, id_):

@@ -36,7 +36,7 @@ async def list_members(call: Call[models.MemberList]) -> Json:
 async def get(call: Call[models.MemberGet]) -> Json:
     """One joined node: what it said of itself, its certificates, and which secrets it was given."""
     call = owned(call, Action.JOIN_READ)
-    return await call.store.read(_whole, call.input.node_id, call.its_pool.name)
+    return await call.store.read(_whole, call.input.node_id, call.its_pool.name, call.its_pool.owner)
 
 
 @method("nodes", models.MemberEvict, Evicted, None)
@@ -55,7 +55,7 @@ def _evict(
     c: Connection, asked: models.MemberEvict, pool_id: str, by: str, event_id: str, entry: NewAudit, now: Micros
 ) -> Json:
     members.lock_pool(c, pool_id)
-    _member(c, asked.node_id, pool_id)
+    _member(c, asked.node_id, pool_id, asked.tenant_id)
     rotate = [name for name, _, _ in members.secrets_of(c, asked.node_id)]
     left = leave(c, asked.node_id, "evicted", asked.reason or f"evicted by {by}", now)
     if left is not None:
@@ -63,18 +63,18 @@ def _evict(
         event = NewEvent(event_id, asked.node_id, left.tenant_id, pool_id, left.site_id, "security.node.evicted", data)
         outbox.add(c, [event], now)
         audit.add(c, entry, now)
-    return {"node": _whole(c, asked.node_id, pool_id), "rotate": rotate}
+    return {"node": _whole(c, asked.node_id, pool_id, asked.tenant_id), "rotate": rotate}
 
 
-def _member(c: Connection, node_id: str, pool_id: str) -> MemberRow:
+def _member(c: Connection, node_id: str, pool_id: str, tenant_id: str) -> MemberRow:
     row = members.get(c, node_id)
-    if row is None or row.pool_id != pool_id:
+    if row is None or (row.pool_id, row.tenant_id) != (pool_id, tenant_id):  # a pool may have had another owner
         raise NotFound
     return row
 
 
-def _whole(c: Connection, node_id: str, pool_id: str) -> dict[str, Any]:
-    row = _member(c, node_id, pool_id)
+def _whole(c: Connection, node_id: str, pool_id: str, tenant_id: str) -> dict[str, Any]:
+    row = _member(c, node_id, pool_id, tenant_id)
     said = members.said_by(c, node_id)
     return member_view(row) | {
         "identifiers": [{"kind": one.kind, "value": one.raw, "usable": one.usable, "conflicts": []} for one in said],

@@ -304,7 +304,7 @@ def _evidence(make: _Maker, case: Case) -> dict[str, Any]:
             "kind": one.kind,
             "value": one.raw,
             "usable": one.usable,
-            "conflicts": [holder.node_id for holder in holding.get((one.kind, one.value_norm), ()) if one.usable],
+            "conflicts": [holder.node_id for holder in holding.get((one.kind, one.value_norm), [])[:REPORTED]],
         }
         for one in ask.claim.said
     ]

@@ -97,6 +97,7 @@ _PAGE: Final = (
     .order_by(m.node_id)
     .limit(bindparam("limit"))
 )
+_POOLS: Final = select(m.pool_id).where(m.state.in_((LIVE, "locked"))).distinct()
 _END: Final = (
     update(members)
     .where(m.node_id == bindparam("a_node_id"), m.state.in_(bindparam("a_from", expanding=True)))
@@ -225,6 +226,11 @@ def list_page(
     asked = {"tenant_id": tenant_id, "pools": list(pools), "after": cursor or "", "limit": limit + 1}
     rows = [_member(row) for row in c.execute(_PAGE, asked)]
     return rows[:limit], (rows[limit - 1].node_id if len(rows) > limit else None)
+
+
+def pools_in_use(c: Connection) -> set[str]:
+    """Pools that have members."""
+    return {*c.execute(_POOLS).scalars()}
 
 
 def holders(
