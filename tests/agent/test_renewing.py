@@ -226,3 +226,18 @@ def test_secrets_that_are_refused_do_not_stop_renewals(plane: ControlPlane, tmp_
     plane.next_joins = [admit]
     machine.run_for(DAY * 0.6, secrets=SecretsPlan(("a",), tmp_path / "secrets"))
     assert len(renewals(plane)) == 1
+
+
+def test_a_node_is_heard_from_more_often_than_it_counts_as_running(plane: ControlPlane, tmp_path: Path) -> None:
+    machine = Machine(plane, tmp_path)
+    machine.join()
+    before = len(alive(plane))
+    machine.run_for(1800)
+    heard = alive(plane)[before:]
+    assert 1800 / 240 - 1 <= len(heard) <= 1800 / 180
+    assert all(call.peer is not None for call in heard)
+
+
+def alive(plane: ControlPlane) -> list[Call]:
+    """Calls for the trust bundle with a node's certificate."""
+    return [call for call in plane.calls if call.path == wire.TRUST_BUNDLE_PATH and call.peer is not None]

@@ -18,6 +18,7 @@ from bcmetal.join.ca import IssuerKind, issue_node_certificate, new_serial
 from bcmetal.join.leaving import leave
 from bcmetal.store import certificates, members
 from bcmetal_agent.wire import RENEW_PATH, renewal_statement
+from join.awaited import a_deploying_node
 from join.minted import minted_for
 from join.site import Box, JoinSite, Member, a_box, new_csr
 
@@ -398,3 +399,14 @@ def test_a_nodes_certificate_makes_no_server_of_any_name(
     issuer = member.leaf.issuer.rfc4514_string()
     assert "OU=bcmetal server" not in issuer
     assert f"OU=bcmetal {'node-tenant' if hosted else 'node'}" in issuer
+
+
+def test_while_a_deploy_waits_for_its_own_token_no_other_takes_its_node(one_site: JoinSite) -> None:
+    box = a_box()
+    node_id = a_deploying_node(one_site, box)
+    minted = minted_for(one_site, node_id)
+    thief = one_site.join(one_site.token(maxUses=5), box.rekeyed())
+    assert thief.status == 403
+    assert one_site.reasons() == ["awaits-its-own-token"]
+    answer = one_site.join(minted, box)
+    assert (answer.status, answer.doc["nodeId"]) == (200, node_id)

@@ -183,3 +183,13 @@ def test_refusals_and_changes_are_in_the_audit(shared: JoinSite) -> None:
         (one["identity"], one["outcome"]) for one in entries.doc["entries"] if one["action"] == "compute:nodes:evict"
     ]
     assert {("key:siteadmin", "refused"), ("key:owner", "allowed")} <= set(found)
+
+
+def test_an_eviction_names_the_token_that_could_let_it_in_again(one_site: JoinSite) -> None:
+    bearer, box = one_site.token(maxUses=3), a_box(9)
+    parsed = parse_bearer(bearer)
+    assert parsed is not None
+    member = one_site.admitted_by(bearer, box)
+    assert one_site.call("nodes/evict", nodeId=member.node_id).doc["tokens"] == [parsed.token_id]
+    once = one_site.admitted(a_box(10))
+    assert one_site.call("nodes/evict", nodeId=once.node_id).doc["tokens"] == []

@@ -251,3 +251,11 @@ def test_what_a_machine_says_of_its_hosting_is_no_part_of_the_message(everywhere
     plain = Box(box.uuid, box.serial, box.macs)
     member = member_of(site.join(bearer, plain), plain)
     assert "/node-tenant/" in member.uri
+
+
+def test_secrets_go_by_the_pool_as_it_is_now(one_site: JoinSite) -> None:
+    one_site.change(lambda doc: doc["pools"][POOL].update(kubernetes={"platform_operated": True}))
+    member = one_site.admitted(a_box(), hosted="kubernetes")
+    assert one_site.secrets_for(member).status == 200
+    one_site.change(lambda doc: doc["pools"][POOL].pop("kubernetes"))
+    assert one_site.secrets_for(member).status == 403

@@ -90,10 +90,15 @@ class Client:
         message = wire.encode(wire.AskSecrets(names))
         return self._ask(wire.SECRETS_PATH, message, None, lambda body: wire.decode(wire.Secrets, body))
 
+    def alive(self) -> wire.TrustBundle | Refused | RetryLater:
+        """Be heard from: a running node's place is not given to another machine. Raises Untrusted."""
+        path = wire.TRUST_BUNDLE_PATH
+        return self._ask(path, None, None, lambda body: wire.decode(wire.TrustBundle, body), "GET")
+
     def _ask(
-        self, path: str, message: bytes, bearer: Bearer | None, read: Callable[[bytes], T]
+        self, path: str, message: bytes | None, bearer: Bearer | None, read: Callable[[bytes], T], method: str = "POST"
     ) -> T | Refused | RetryLater:
-        answer = _call(self.server, self.context, "POST", path, message, bearer, self.deadline_s, proven=True)
+        answer = _call(self.server, self.context, method, path, message, bearer, self.deadline_s, proven=True)
         if isinstance(answer, RetryLater):
             return answer
         status, headers, body = answer

@@ -22,6 +22,8 @@ from bcmetal_agent.tpm import TpmError
 from bcmetal_agent.trust import Endpoint, Untrusted
 
 AFTER_REFUSAL_S: Final = 900.0  # a refused renewal may be somebody's mistake that is mended later
+ALIVE_EVERY_S: Final = 240.0  # well within the ten minutes for which a node counts as running
+ALIVE_JITTER: Final = 0.25
 SECRET_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 log = logging.getLogger("bcmetal_agent")
 
@@ -99,7 +101,11 @@ class Agent:
         due = _Due(identity, self.clock.monotonic() if fresh else None)
         renewals, fetches = Pace(self.random), Pace(self.random)
         fetch_s: float | None = None if self.secrets is None else self.clock.monotonic()
+        alive_s = self.clock.monotonic() + self._alive_after_s()
         while True:
+            if self.clock.monotonic() >= alive_s:
+                self._say_alive(due.identity)
+                alive_s = self.clock.monotonic() + self._alive_after_s()
             if due.in_s(self.clock) <= 0:
                 renewed, wait_s = self._renew(due.identity, renewals)
                 due.not_before_s = self.clock.monotonic() + wait_s
@@ -109,8 +115,29 @@ class Agent:
             if self.secrets is not None and fetch_s is not None and self.clock.monotonic() >= fetch_s:
                 fetched, wait_s = self._fetch(due.identity, self.secrets, fetches)
                 fetch_s = None if fetched else self.clock.monotonic() + wait_s
-            waits = [due.in_s(self.clock), *([] if fetch_s is None else [fetch_s - self.clock.monotonic()])]
+            waits = [
+                due.in_s(self.clock),
+                alive_s - self.clock.monotonic(),
+                *([] if fetch_s is None else [fetch_s - self.clock.monotonic()]),
+            ]
             self.notifier.sleep(self.clock, max(0.0, min(*waits, self.notifier.tick_s)))
+
+    def _alive_after_s(self) -> float:
+        return ALIVE_EVERY_S * (1 - ALIVE_JITTER * self.random())
+
+    def _say_alive(self, identity: Identity) -> None:
+        """What comes of it is only told: renewal and secrets have their own pace and their own refusals."""
+        context = trust.verified(identity.trust(), key_file=identity.key_file, chain_file=identity.chain_file)
+        node_server = self.joiner.plan.node_server if self.joiner else Endpoint.parse(identity.admission.node_server)
+        try:
+            answer = Client(node_server, context, self.call_s).alive()
+        except Untrusted as error:
+            answer = Refused(0, "", str(error))
+        if isinstance(answer, Refused):
+            log.error("the control plane does not take this node's certificate: %s", answer.message)
+            self.state.note(last_error=f"its certificate is not taken: {answer.message}")
+        elif isinstance(answer, RetryLater):
+            log.warning("not heard by the control plane: %s", answer.reason)
 
     def _first(self) -> Identity:
         identity = self.state.current()

@@ -148,6 +148,9 @@ class MemberList(Answer):
 class Evicted(Answer):
     node: MemberView
     rotate: list[str] = Field(description="secrets that the node was given: rotate them")
+    tokens: list[str] = Field(
+        description="the join token that admitted it, while it is live: revoke it, its root may have a copy"
+    )
 
 
 class TrustBundle(Answer):

@@ -14,7 +14,7 @@ from bcmetal.decisions import Micros
 from bcmetal.errors import NotFound
 from bcmetal.join.leaving import leave
 from bcmetal.settings import Action
-from bcmetal.store import audit, certificates, members, outbox
+from bcmetal.store import audit, certificates, join_tokens, members, outbox
 from bcmetal.store.certificates import CertificateRow
 from bcmetal.store.members import MemberRow
 from bcmetal.store.values import Json, NewAudit, NewEvent
@@ -55,15 +55,17 @@ def _evict(
     c: Connection, asked: models.MemberEvict, pool_id: str, by: str, event_id: str, entry: NewAudit, now: Micros
 ) -> Json:
     members.lock_pool(c, pool_id)
-    _member(c, asked.node_id, pool_id, asked.tenant_id)
+    before = _member(c, asked.node_id, pool_id, asked.tenant_id)
     rotate = [name for name, _, _ in members.secrets_of(c, asked.node_id)]
+    token = join_tokens.get(c, before.token_id) if before.token_id is not None else None
+    tokens = [token.token_id] if token is not None and token.is_live(now) else []
     left = leave(c, asked.node_id, "evicted", asked.reason or f"evicted by {by}", now)
     if left is not None:
-        data = {"by": by, "reason": asked.reason, "rotate": rotate}
+        data = {"by": by, "reason": asked.reason, "rotate": rotate, "tokens": tokens}
         event = NewEvent(event_id, asked.node_id, left.tenant_id, pool_id, left.site_id, "security.node.evicted", data)
         outbox.add(c, [event], now)
         audit.add(c, entry, now)
-    return {"node": _whole(c, asked.node_id, pool_id, asked.tenant_id), "rotate": rotate}
+    return {"node": _whole(c, asked.node_id, pool_id, asked.tenant_id), "rotate": rotate, "tokens": tokens}
 
 
 def _member(c: Connection, node_id: str, pool_id: str, tenant_id: str) -> MemberRow:

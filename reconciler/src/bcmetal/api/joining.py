@@ -65,6 +65,7 @@ T = TypeVar("T")
 RETRY_DEFERRED_S: Final = 15
 BURST: Final = 300
 EACH_S: Final = 10.0
+WRONG_SECRET: Final = "wrong-secret"  # noqa: S105 - a reason
 REFUSAL_TOLD_EVERY_S: Final = 10
 CHALLENGE_ID: Final = re.compile(r"jc_[0-9a-hjkmnp-tv-z]{26}")
 
@@ -234,7 +235,7 @@ class JoinDoor:
             if row is not None:
                 pool = self._services.settings().pool(row.pool_id)
                 if pool is not None:
-                    await self._tell(pool, row, "wrong-secret", "", address, now)
+                    await self._tell(pool, row, WRONG_SECRET, "", address, now)
             # Counted alike for an id that there is not: else the 429 would tell which there are.
             raise self._unproven(address, bearer.token_id, now)
         if row.revoked_at is not None:
@@ -354,7 +355,8 @@ class JoinDoor:
     ) -> None:
         """The refusal's true reason, as an event; the same one not more often than the feed bears."""
         token_id = None if token is None else token.token_id
-        if not self._told.now((pool.name, token_id, reason, address), now):
+        told = (pool.name, token_id, reason, "" if reason == WRONG_SECRET else address)  # a guesser has many addresses
+        if not self._told.now(told, now):
             return
         data = {"reason": reason, "tokenId": token_id, "attestor": attestor or None, "address": address}
         id_ = new_id("ev", now, self._services.entropy(ENTROPY_BYTES))

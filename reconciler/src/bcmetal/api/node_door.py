@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 
 from bcmetal import __version__
 from bcmetal.api.faults import HEADERS
-from bcmetal.api.joining import JoinServices, admitted, decoded, message, trust_bundle
+from bcmetal.api.joining import JoinServices, admitted, decoded, message, rules_of, trust_bundle
 from bcmetal.api.node_tls import PEER, Connections
 from bcmetal.api.pace import Buckets
 from bcmetal.api.requests import address_of, install_faults, read_body, trace_of
@@ -23,10 +23,10 @@ from bcmetal.decisions import Micros
 from bcmetal.errors import BcmetalError, Fault, InvalidInput, PermissionDenied
 from bcmetal.join.ca import IssuerKind
 from bcmetal.join.csr import read_csr
-from bcmetal.join.judging import Trust
+from bcmetal.join.judging import Trust, lower
 from bcmetal.join.peers import PeerIdentity, PeerRefused, certificate_from_der, identity_of, issuer_of
 from bcmetal.join.renewal import NodeRefused, renew, shown, still_good
-from bcmetal.settings import read_secret
+from bcmetal.settings import Settings, read_secret
 from bcmetal.store import audit, certificates, members
 from bcmetal.store.ids import ENTROPY_BYTES, new_id
 from bcmetal.store.members import MemberRow
@@ -139,7 +139,7 @@ class NodeDoor:
         read = decoded(wire.AskSecrets, request, raw)
         if isinstance(read, BcmetalError):
             raise read
-        if identity.kind is not IssuerKind.NODE or peer.member.trust != Trust.PLATFORM:
+        if identity.kind is not IssuerKind.NODE or trust_today(peer.member, services.settings()) is not Trust.PLATFORM:
             raise SecretsRefused
         site = services.settings().sites.get(peer.member.site_id)
         known = {} if site is None else site.secrets
@@ -164,6 +164,14 @@ class NodeDoor:
         )
         await services.store.write(_release, peer.member, names, identity, entry, now)
         return message(wire.Secrets(found))
+
+
+def trust_today(member: MemberRow, settings: Settings) -> Trust:
+    """The stored trust, or what the pool gives by now where that is less: it is only ever lowered. A pool that is gone gives none."""
+    pool = settings.pool(member.pool_id)
+    if pool is None or pool.owner != member.tenant_id:
+        return Trust.TENANT_OWNED
+    return lower(Trust(member.trust), rules_of(settings, pool).trust(member.hosted))
 
 
 def _known(c: Connection, identity: PeerIdentity) -> None:

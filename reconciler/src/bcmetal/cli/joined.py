@@ -134,6 +134,8 @@ def joined_evict(session: Session, /, node_id: str, reason: str | None, yes: boo
         return
     node: Mapping[str, Any] = answer.get("node") or {}
     click.echo(clean(f"{node_id}: {node.get('state')} at {node.get('endedAt')} ({node.get('endReason')})"))
+    for token_id in answer.get("tokens") or []:
+        click.echo(clean(f"its root may have a copy of the token that let it in: bcmetal token revoke {token_id}"))
     rotate: Sequence[str] = answer.get("rotate") or []
     if not rotate:
         click.echo("it was given no platform secret: there is nothing to rotate")

@@ -248,14 +248,14 @@ def _case(make: _Maker, token: TokenRow | None, approved: bool) -> Case:
     past = Micros(make.now - ask.settings.expired_grace_days * DAY_US)
     minted_for: Holder | None = None
     if token is not None and token.node_id is not None:
-        minted_for = members.by_ids(make.c, [token.node_id], past).get(token.node_id)
+        minted_for = members.by_ids(make.c, [token.node_id], past, make.now).get(token.node_id)
     return Case(
         pool=ask.pool,
         token=token,
         attestor=ask.attestor,
         claim=ask.claim,
         ek=ek,
-        holders=members.holders(make.c, ask.claim.usable, ek, past),
+        holders=members.holders(make.c, ask.claim.usable, ek, past, make.now),
         minted_for=minted_for,
         approved=approved,
         placeholders=ask.settings.placeholders,

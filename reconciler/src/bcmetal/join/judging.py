@@ -184,6 +184,8 @@ def _known(case: Case, node: Holder, pinned: bool) -> Verdict:
         return Refuse("ek-changed" if case.ek is not None else "ek-not-proven")
     if node.metal and node.state not in TAKING and not node.awaits_join:
         return Refuse("state")
+    if node.awaits_join and node.minted and (case.token is None or case.token.node_id != node.node_id):
+        return Refuse("awaits-its-own-token")  # what it says of itself can be read off its label; its token cannot
     if node.member_state == "evicted" and not _minted_after(case, node.ended_at):
         return Refuse("evicted")
     trust = _trust(case)
@@ -199,9 +201,8 @@ def _known(case: Case, node: Holder, pinned: bool) -> Verdict:
     if case.token is None or not case.token.allow_reclaim:
         return Refuse("reclaim")
     if not same_ek and not _same_uuid(case.claim, node):
-        return Refuse(
-            "reclaim"
-        )  # a MAC or a serial alone, which anybody can read off a label, takes no running node's place
+        # A MAC or a serial alone, which anybody can read off a label, takes no running node's place.
+        return Refuse("reclaim")
     if not pinned and node.last_seen_at is not None and case.now - node.last_seen_at < RUNNING_US:
         return Refuse("running")
     return Admit(node.node_id, node.metal, True, trust)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row, bindparam, delete, exists, func, select, update
 
 from bcmetal.decisions import Micros
-from bcmetal.store.join_tables import certificates, member_identifiers, members, secrets_released
+from bcmetal.store.join_tables import certificates, join_tokens, member_identifiers, members, secrets_released
 from bcmetal.store.tables import node_identifiers, nodes, operations
 from bcmetal.store.upsert import insert
 
@@ -59,7 +59,7 @@ class Holder:
     """Who has an identifier now: an enrolled node (`metal`), a member, or both under one id.
 
     `known`: its usable identifiers, from its BMC and from itself. `awaits_join`: its deploy stands at the step that waits for it.
-    `certified`: it holds a certificate that is neither revoked nor past the grace. `state` is the enrolled node's, None without one.
+    `minted`: its deploy handed out a token that can still be used. `certified`: it holds a certificate that is neither revoked nor past the grace. `state` is the enrolled node's, None without one.
     """
 
     node_id: str
@@ -75,6 +75,7 @@ class Holder:
     ended_at: Micros | None
     awaits_join: bool
     known: frozenset[tuple[str, str]] = frozenset()
+    minted: bool = False
 
 
 _join = insert(members)
@@ -156,8 +157,23 @@ _awaits = (
     )
     .correlate(nodes)
 )
+_minted = (
+    exists()
+    .where(
+        join_tokens.c.node_id == nodes.c.node_id,
+        join_tokens.c.revoked_at.is_(None),
+        join_tokens.c.uses < join_tokens.c.max_uses,
+        join_tokens.c.expires_at > bindparam("now"),
+    )
+    .correlate(nodes)
+)
 _NODES: Final = select(
-    nodes.c.node_id, nodes.c.tenant_id, nodes.c.pool_id, nodes.c.state, _awaits.label("awaits_join")
+    nodes.c.node_id,
+    nodes.c.tenant_id,
+    nodes.c.pool_id,
+    nodes.c.state,
+    _awaits.label("awaits_join"),
+    _minted.label("minted"),
 ).where(nodes.c.node_id.in_(bindparam("node_ids", expanding=True)), nodes.c.state != "retired")
 _KNOWN_TO_BMC: Final = select(node_identifiers.c.node_id, node_identifiers.c.kind, node_identifiers.c.value_norm).where(
     node_identifiers.c.node_id.in_(bindparam("node_ids", expanding=True)), node_identifiers.c.usable
@@ -234,7 +250,7 @@ def pools_in_use(c: Connection) -> set[str]:
 
 
 def holders(
-    c: Connection, values: Collection[tuple[str, str]], ek_sha256: str | None, past: Micros
+    c: Connection, values: Collection[tuple[str, str]], ek_sha256: str | None, past: Micros, now: Micros
 ) -> dict[tuple[str, str], list[Holder]]:
     """Who has each of these usable identifiers (kind, normal value) now, in any pool; an EK under `("ek", …)`.
 
@@ -251,16 +267,16 @@ def holders(
         found = c.execute(_BY_EK, {"ek_sha256": ek_sha256}).scalars().all()
         if found:
             pairs["ek", ek_sha256] = {*found}
-    known = by_ids(c, {node_id for ids in pairs.values() for node_id in ids}, past)
+    known = by_ids(c, {node_id for ids in pairs.values() for node_id in ids}, past, now)
     return {pair: [known[node_id] for node_id in sorted(ids) if node_id in known] for pair, ids in pairs.items()}
 
 
-def by_ids(c: Connection, node_ids: Collection[str], past: Micros) -> dict[str, Holder]:
+def by_ids(c: Connection, node_ids: Collection[str], past: Micros, now: Micros) -> dict[str, Holder]:
     """What is known of these nodes; of one that is neither enrolled nor ever joined, nothing."""
     if not node_ids:
         return {}
     ids = sorted(node_ids)
-    enrolled = {row.node_id: row for row in c.execute(_NODES, {"node_ids": ids})}
+    enrolled = {row.node_id: row for row in c.execute(_NODES, {"node_ids": ids, "now": now})}
     joined = {row.node_id: row for row in c.execute(_MEMBERS, {"node_ids": ids, "past": past})}
     known: dict[str, set[tuple[str, str]]] = {}
     for statement in (_KNOWN_TO_BMC, _KNOWN_TO_ITSELF):
@@ -285,6 +301,7 @@ def by_ids(c: Connection, node_ids: Collection[str], past: Micros) -> dict[str, 
             last_seen_at=member.last_seen_at if member is not None else None,
             ended_at=member.ended_at if member is not None else None,
             awaits_join=bool(metal.awaits_join) if metal is not None else False,
+            minted=bool(metal.minted) if metal is not None else False,
             known=frozenset(known.get(node_id, ())),
         )
     return found
