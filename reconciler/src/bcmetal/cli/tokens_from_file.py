@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from bcmetal.cli.bearers import Wanted, private_file, tell_line
 from bcmetal.cli.session import Exit, Session, error_lines, exit_of, fault_doc
-from bcmetal.cli.tokens import Wanted, private_file, tell_line
 from bcmetal.text import clean, defused
 
 if TYPE_CHECKING:
