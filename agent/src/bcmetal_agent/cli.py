@@ -44,6 +44,7 @@ _EXIT_CODES = """exit codes:
   6  `status`: joined, but the certificate is past its end
 """
 _A_TOKEN: Final = re.compile(r"bcjt_\w+\.[\w-]{16}")
+WHY_REFUSED: Final = "(the daemon's log says why; `join --anew` begins with a new key)"
 log = logging.getLogger("bcmetal_agent")
 
 
@@ -69,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         notifier.stopping()
         return OK if options.command is _run else WAITING
     except Denied as error:
-        return _fails(error, REFUSED)
+        return _fails(f"{error} {WHY_REFUSED}" if error.answer.status == 403 else error, REFUSED)
     except Untrusted as error:
         return _fails(error, UNTRUSTED)
     except NotConfigured as error:

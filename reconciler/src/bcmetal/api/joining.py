@@ -358,6 +358,7 @@ class JoinDoor:
         told = (pool.name, token_id, reason, "" if reason == WRONG_SECRET else address)  # a guesser has many addresses
         if not self._told.now(told, now):
             return
+        log.info("a join of pool %s from %s is refused: %s (token %s)", pool.name, address, reason, token_id)
         data = {"reason": reason, "tokenId": token_id, "attestor": attestor or None, "address": address}
         id_ = new_id("ev", now, self._services.entropy(ENTROPY_BYTES))
         data = {name: value for name, value in data.items() if value is not None}
