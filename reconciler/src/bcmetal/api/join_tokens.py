@@ -50,7 +50,7 @@ async def create(call: Call[models.TokenCreate]) -> Json:
     pool = call.its_pool
     if pool.agent == "none":
         raise InvalidState(
-            f'the machines of {pool.name} run no agent that could join: agent = "bcd" in its pool says that they do',
+            f'the machines of {pool.name} run no agent that could join: agent = "bcd" in its pool, once reloaded, says that they do',
             reason="no-agent",
         )
     bearer = new_bearer(id_, call.services.entropy(SECRET_BYTES))

@@ -43,7 +43,7 @@ _BY_CODE: Final = {
 # What an error of the API asks of the person who reads it.
 _REMEDY: Final = {
     "UNAUTHENTICATED": "The key is unknown, expired or revoked: make one with `bcmetal key create` on the daemon's host.",
-    "PERMISSION_DENIED": "The key has no grant for this: see [[grants]] in the daemon's configuration.",
+    "PERMISSION_DENIED": "The key has no grant for this in that pool: another pool is named with --pool; see [[grants]] in the daemon's configuration.",
     "NOT_FOUND": "See `bcmetal node list` (or `token`, `request`, `joined`); another pool is named with --pool, another tenant with --tenant.",
     "RATE_LIMITED": "Try again in a while.",
     "UNAVAILABLE": "Try again in a while.",

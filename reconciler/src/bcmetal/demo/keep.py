@@ -106,7 +106,9 @@ def _tell(site: Site, journeys: Sequence[Journey]) -> None:
         "  bcmetal timeline demo-01",
         "  bcmetal release demo-01 --wait",
         "  bcmetal --pool demo-ipmi node list",
-        "  bcmetal --pool demo-agents token create --ttl 1h     # shows how a machine joins",
+        "  bcmetal --pool demo-agents token create --ttl 1h     # prints the line by which a machine joins",
+        "  bcmetal --pool demo-agents request list              # whether it waits for a person: request approve",
+        "  bcmetal --pool demo-agents joined list",
         "",
         "Ctrl-C ends the daemon and the rack.",
     ]
