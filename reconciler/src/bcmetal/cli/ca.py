@@ -181,6 +181,9 @@ def ca_list(config: Path | None) -> None:
         return "-" if at is None else datetime.fromtimestamp(at / 1e6, UTC).isoformat(timespec="minutes")
 
     found = list_ca(config_path(config))
+    if not found.issuers and not found.roots:
+        click.echo("there is no authority yet: bcmetal ca init --root-out FILE", err=True)
+        return
     states = {row.root_sha256: row.state for row in found.issuers if row.state in ("next", "current")}
     issuers = (
         (f"issuer {r.kind}", r.state, r.issuer_id, when(r.not_after_at), r.key_ref, when(r.created_at), r.created_by)
