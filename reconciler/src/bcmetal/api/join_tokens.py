@@ -111,7 +111,10 @@ def _refuse_placeholders(expect: models.Expect | None, extra: Placeholders) -> N
         return
     found = expectation(expect.said(), extra)
     faults = [
-        Fault(f"expect.{name}", "is a placeholder that many machines share: it cannot pin one")
+        Fault(
+            f"expect.{name}",
+            "is a placeholder that many machines share, or an address given by software: it cannot pin one",
+        )
         for name, kind in EXPECTED
         if kind in found and not found[kind][1]
     ]

@@ -108,7 +108,7 @@ def _read_row(header: tuple[str, ...], line: int, cells: Sequence[str]) -> Row |
         return [f"line {line}: {name}: {named.get(name, '')!r} is not of its form" for name in wrong]
     found = expectation(expect, Placeholders())
     faults = [
-        f"line {line}: {name}: {named[name]!r} is a placeholder that many machines share"
+        f"line {line}: {name}: {named[name]!r} is a placeholder that many machines share{', or given by software' if name == 'mac' else ''}"
         for name, kind in EXPECTED
         if kind in found and not found[kind][1]
     ]
