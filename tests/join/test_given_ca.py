@@ -17,7 +17,10 @@ from bcmetal.join.peers import identity_of
 from join import given
 from join.authority import TRUST, Site, a_key
 
-NOW = Micros(SystemClock().now() + 60 * SECOND)  # past the moment at which the fixtures are made
+
+def soon() -> Micros:
+    """Past the moment at which the fixtures were made; taken when it is asked, since a whole test run may lie before it."""
+    return Micros(SystemClock().now() + 60 * SECOND)
 
 
 @pytest.fixture(scope="module")
@@ -26,14 +29,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def load(
-    folder: Path, kind: IssuerKind, *, certificate: str = "", key: str = "", root: str = "root", now: Micros = NOW
+    folder: Path,
+    kind: IssuerKind,
+    *,
+    certificate: str = "",
+    key: str = "",
+    root: str = "root",
+    now: Micros | None = None,
 ) -> Issuer:
     return load_issuer(
         kind,
         (folder / f"{certificate or kind}.pem").read_text(),
         SecretStr((folder / f"{key or certificate or kind}.key").read_text()),
         (folder / f"{root}.pem").read_text(),
-        now,
+        soon() if now is None else now,
     )
 
 
@@ -46,7 +55,7 @@ def faults(folder: Path, kind: IssuerKind = IssuerKind.NODE, **how: str) -> str:
 def test_issuers_by_openssl_sign_leaves_that_are_taken(folder: Path, tmp_path: Path) -> None:
     issuers = {kind: load(folder, kind) for kind in IssuerKind}
     site = Site(None, issuers)  # type: ignore[arg-type]  # nobody signs issuers here
-    leaf = site.node(IssuerKind.NODE_TENANT, now=NOW)
+    leaf = site.node(IssuerKind.NODE_TENANT, now=soon())
     assert identity_of(leaf.certificate, TRUST).kind is IssuerKind.NODE_TENANT
     for name, text in (("leaf", pem_of([leaf.certificate])), ("chain", leaf.chain)):
         (tmp_path / f"{name}.pem").write_text(text)
@@ -65,7 +74,7 @@ def test_an_issuer_with_another_kind_of_key_signs_too(folder: Path, key: tuple[s
     name = f"by-{key[0][:3]}"
     given.make(folder, name, given.NODES, subject="/OU=bcmetal node/CN=x", signer="root", key=key)
     issuer = load(folder, IssuerKind.NODE, certificate=name)
-    leaf = Site(None, {IssuerKind.NODE: issuer}).node(now=NOW).certificate  # type: ignore[arg-type]
+    leaf = Site(None, {IssuerKind.NODE: issuer}).node(now=soon()).certificate  # type: ignore[arg-type]
     leaf.verify_directly_issued_by(issuer.certificate)
 
 
@@ -84,7 +93,7 @@ def test_an_issuer_below_an_intermediate_brings_its_chain(folder: Path) -> None:
     (folder / "deep.pem").write_text((folder / "deep.pem").read_text() + (folder / "between.pem").read_text())
     issuer = load(folder, IssuerKind.NODE, certificate="deep")
     assert [one.subject.rfc4514_string() for one in issuer.chain] == ["CN=between", "CN=root,O=Example"]
-    leaf = Site(None, {IssuerKind.NODE: issuer}).node(now=NOW)  # type: ignore[arg-type]
+    leaf = Site(None, {IssuerKind.NODE: issuer}).node(now=soon())  # type: ignore[arg-type]
     assert leaf.chain.count("BEGIN CERTIFICATE") == 3, "the leaf, its issuer, what stands between; not the root"
 
 
@@ -152,7 +161,7 @@ def test_a_root_that_allows_no_issuer_below_it_is_refused(tmp_path: Path) -> Non
 @pytest.mark.parametrize(("seconds", "fault"), [(-86400, "not good before"), (400 * 86400, "ended on")])
 def test_an_issuer_that_is_not_good_now_is_refused(folder: Path, seconds: int, fault: str) -> None:
     with pytest.raises(InvalidInput) as refused:
-        load(folder, IssuerKind.NODE, now=Micros(NOW + seconds * SECOND))
+        load(folder, IssuerKind.NODE, now=Micros(soon() + seconds * SECOND))
     told = [one for one in refused.value.faults if fault in one.message]
     assert {one.path for one in told} == {"node.certificate", "root"}
 
