@@ -238,6 +238,15 @@ def test_run_gives_up_where_the_join_is_refused(plane: ControlPlane, tmp_path: P
     assert call(machine, *machine.arguments("run"))[0] == 3
 
 
+def test_a_refused_join_is_told_where_its_reason_stands(plane: ControlPlane, tmp_path: Path) -> None:
+    machine = Machine(plane, tmp_path)
+    plane.next_joins = [refuse(403, "PERMISSION_DENIED", "The join is refused.")]
+    code, _, err = call(machine, *machine.arguments("join", "--once"))
+    assert code == 3
+    assert "the daemon's log says why" in err
+    assert "--anew" in err
+
+
 def test_help_names_every_exit_code(plane: ControlPlane, tmp_path: Path) -> None:
     machine = Machine(plane, tmp_path)
     for verb in ("join", "run", "status"):

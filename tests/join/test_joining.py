@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import pytest
 
@@ -213,3 +214,13 @@ def test_a_request_that_nobody_decides_expires_and_gives_its_use_back(site: Join
 def test_the_step_at_which_a_join_is_awaited_is_one_of_deploys() -> None:
     """The store knows it by name alone: it may not import the workflow."""
     assert JOIN_STEP in [step.__name__ for step in deploy.STEPS]
+
+
+def test_why_a_join_was_refused_stands_in_the_log_and_not_in_the_answer(
+    one_site: JoinSite, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "bcmetal.api.joining")
+    one_site.enrolled(a_box(), state="available")
+    answer = one_site.join(one_site.token(), a_box())
+    assert (answer.status, answer.error["details"]) == (403, {})
+    assert "a join of pool metal from 192.0.2.7 is refused: state" in caplog.text
