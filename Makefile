@@ -1,5 +1,7 @@
 # Every target does its own set-up. PYTHON may name another interpreter (3.11 or newer).
 PYTHON ?= python3
+# How many test processes run at once. A file's tests stay together and files start in their order: the long ones are not the last.
+TEST_WORKERS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -21,7 +23,7 @@ demo: $(STAMP)  ## Twelve Redfish and four IPMI machines through their whole lif
 
 test: $(STAMP)  ## All tests
 	@sh scripts/system-packages.sh $(VENV)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
 
 check: $(STAMP)  ## Lint, format, types, floors, generated documentation
 	$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-"""One PostgreSQL server for the whole test session, started by the tests; a database of its own for each test that asks.
+"""One PostgreSQL server for a test session, or for each of its workers; a database of its own for each test that asks.
 
 Loaded as a plugin by `conftest.py`. Where no server can be started, the tests that need one skip and say why.
 """
@@ -6,6 +6,7 @@ Loaded as a plugin by `conftest.py`. Where no server can be started, the tests t
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import itertools
 import os
 import shutil
@@ -57,6 +58,17 @@ class Cluster:
             connection.execute(statement)
 
 
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """One worker after the other: started by root, the package makes a user first, which fails for the second of two at once."""
+    handle = os.open(tempfile.gettempdir(), os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
 @pytest.fixture(scope="session")
 def postgres_cluster() -> Iterator[Cluster]:
     with contextlib.ExitStack() as stack:
@@ -67,7 +79,8 @@ def postgres_cluster() -> Iterator[Cluster]:
             folder.chmod(0o755)  # a server started by root runs as another user
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
             try:
-                server = pgserver.get_server(folder / "data", cleanup_mode="stop")
+                with _alone():
+                    server = pgserver.get_server(folder / "data", cleanup_mode="stop")
             except Exception as error:  # noqa: BLE001  whatever keeps a server from starting here: the reason is shown
                 pytest.skip(f"PostgreSQL cannot be started here: {error!r}")
             stack.callback(server.cleanup)

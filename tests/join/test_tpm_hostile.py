@@ -66,7 +66,9 @@ def refused(reason: str) -> pytest.RaisesExc[TpmRefused]:
 
 
 @pytest.mark.parametrize(
-    "raw", [AN_EK, an_ek(RSA_KEY, exponent=65537), an_ek(P256_KEY), AN_AK, an_ak(RSA_KEY, scheme=RSAPSS)]
+    "raw",
+    [AN_EK, an_ek(RSA_KEY, exponent=65537), an_ek(P256_KEY), AN_AK, an_ak(RSA_KEY, scheme=RSAPSS)],
+    ids=["ek", "ek with its exponent", "ek of P-256", "ak", "ak of RSA"],  # keys made anew are no names
 )
 def test_keys_as_tpms_write_them_are_read(raw: bytes) -> None:
     public = public_from_wire(text(raw))
@@ -178,6 +180,25 @@ P384_KEY = ec.generate_private_key(ec.SECP384R1())
         (AN_EK[:-256] + bytes(1) + AN_EK[-255:], "malformed"),
         (AN_AK[:-32] + bytes(32), "malformed"),
         (bytes.fromhex("0008") + bytes.fromhex("0008000b00020040"), "unsupported"),
+    ],
+    ids=[
+        "RSA-3072",
+        "RSA-1024",
+        "exponent 3",
+        "P-384 said to be P-256",
+        "P-384",
+        "named by SHA-1",
+        "signs by SHA-1",
+        "signs by ECDAA",
+        "AES-CBC",
+        "AES-192",
+        "a short policy",
+        "attribute 0",
+        "attribute 31",
+        "an even modulus",
+        "a short modulus",
+        "no point of the curve",
+        "a keyed hash",
     ],
 )
 def test_keys_that_a_join_does_not_know_are_refused(raw: bytes, reason: str) -> None:
