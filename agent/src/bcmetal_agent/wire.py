@@ -38,6 +38,11 @@ class AtMost:
     limit: int
 
 
+Json = dict[
+    str, Any
+]  # an object of any fields, whose depth and size the message's limit bounds: `decode` keeps it as it came
+
+
 Csr = Annotated[str, AtMost(8192)]  # one PEM PKCS#10 request
 Word = Annotated[str, AtMost(128)]
 Blob = Annotated[str, AtMost(4096)]  # base64
@@ -181,16 +186,27 @@ def encode(message: Any) -> bytes:
     return json.dumps(_plain(message), separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def decode(kind: type[T], raw: bytes) -> T:
-    """Read one message. Raises BadMessage."""
-    if len(raw) > BODY_LIMIT:
-        raise BadMessage("", f"is larger than {BODY_LIMIT} bytes")
+def decode(kind: type[T], raw: bytes, limit: int = BODY_LIMIT) -> T:
+    """Read one message of at most `limit` bytes. Raises BadMessage."""
+    if len(raw) > limit:
+        raise BadMessage("", f"is larger than {limit} bytes")
     try:
         doc = json.loads(raw, object_pairs_hook=_no_twice, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:  # ValueError: also what is no UTF-8
         raise error if isinstance(error, BadMessage) else BadMessage("", "is no JSON") from None
+    return read_doc(kind, doc)
+
+
+def read_doc(kind: type[T], doc: Any) -> T:
+    """Read a message that is parsed already, such as a `Json` field of another. Raises BadMessage."""
     found: T = _read(kind, doc, "", ())
     return found
+
+
+def to_doc(message: Any) -> Json:
+    """A message as a JSON object; absent fields are left out."""
+    doc: Json = _plain(message)
+    return doc
 
 
 def _plain(value: Any) -> Any:
@@ -248,11 +264,34 @@ def _read(kind: Any, value: Any, path: str, limits: tuple[Any, ...]) -> Any:
         if any("\ud800" <= char <= "\udfff" for char in value):
             raise BadMessage(path, "holds half a character")
         return value
+    if kind is bool:
+        if not isinstance(value, bool):
+            raise BadMessage(path, "must be true or false")
+        return value
+    if origin is dict:
+        if not isinstance(value, dict):
+            raise BadMessage(path, "must be an object")
+        _sound(value, path)
+        return value
     if kind is int:
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**53:
             raise BadMessage(path, "must be a whole number from 0")
         return value
     return _read_object(kind, value, path)
+
+
+def _sound(value: Any, path: str) -> None:
+    """No half characters (they cannot be stored), at any depth."""
+    if isinstance(value, str):
+        if any("\ud800" <= char <= "\udfff" for char in value):
+            raise BadMessage(path, "holds half a character")
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            _sound(name, path)
+            _sound(inner, path)
+    elif isinstance(value, list):
+        for inner in value:
+            _sound(inner, path)
 
 
 def _read_object(kind: Any, value: Any, path: str) -> Any:
