@@ -146,6 +146,19 @@ def test_something_that_is_no_api_is_named_as_such(peer: Peer, profile: Profile)
         client.call("metal", "list", {})
 
 
+@pytest.mark.parametrize("arrived", ["", '{"state": "insp'])
+def test_an_answer_that_was_cut_short_is_no_answer(peer: Peer, profile: Profile, arrived: str) -> None:
+    """A daemon that dies while it answers: its status line came, its body did not."""
+    whole = '{"state": "inspecting"}'
+    peer.answers = [(200, arrived, {"Content-Length": str(len(whole)), "Connection": "close"})]
+    with Client(profile) as client, pytest.raises(Unreachable, match="no daemon at"):
+        client.mutate("metal", "inspect", {"nodeId": "n"})
+    peer.answers = [(200, "{}", {}), *peer.answers, (200, whole, {})]
+    with Client(profile) as client:
+        client.call("metal", "list", {})
+        assert client.mutate("metal", "inspect", {"nodeId": "n"}) == {"state": "inspecting"}
+
+
 def test_nobody_at_the_address_is_said(peer: Peer, profile: Profile) -> None:
     peer.stop()
     with Client(profile) as client, pytest.raises(Unreachable, match="no daemon at"):

@@ -264,6 +264,9 @@ class Client:
         self._connection.request(how, path, None if body is None else json.dumps(body).encode(), headers)
         with self._connection.getresponse() as response:
             raw = response.read(ANSWER_LIMIT_BYTES)
+            length = response.getheader("Content-Length", "")
+            if length.isdecimal() and len(raw) < min(int(length), ANSWER_LIMIT_BYTES):  # `read(n)` is silent about it
+                raise http.client.IncompleteRead(raw, int(length) - len(raw))
             retry_after = response.getheader("Retry-After")
             status = response.status
         try:
