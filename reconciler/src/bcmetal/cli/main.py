@@ -54,6 +54,7 @@ _DAEMON = {
         "bcmetal.cli.local:credential", "Sealed secrets that the configuration names, on the daemon's own host."
     ),
     "ca": Entry("bcmetal.cli.ca:ca", "The authority that signs nodes' certificates, on the daemon's own host."),
+    "ramdisk": Entry("bcmetal.cli.ramdisk:ramdisk", "What machines boot: built from Debian's packages, without root."),
 }
 
 

@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -123,9 +124,7 @@ def _fill(
     files: Tree = {}
     for package in packages:
         if package.name not in (kernel_packages[0], STUB):
-            files |= tree.read_deb(
-                debs[package.name], lambda path, name=package.name: _kept(path, name, name in wanted)
-            )
+            files |= tree.read_deb(debs[package.name], partial(_kept, package.name, package.name in wanted))
     files = elf.without_unused_libraries(files)
     files = _firmware_asked_for(files, chosen.firmware)
     files |= _agent()
@@ -150,7 +149,7 @@ def _fill(
     write_atomically(work / "base.json", json.dumps({**facts, "packages": sbom}).encode())
 
 
-def _kept(path: str, package: str, asked_for: bool) -> bool:
+def _kept(package: str, asked_for: bool, path: str) -> bool:
     """Programs only of packages that were asked for, and Python; of the rest libraries and data."""
     if path == "etc/dhcp" or not tree.needed(path) or not bytecode.needed(path):
         return False

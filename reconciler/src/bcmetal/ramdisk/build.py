@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -27,7 +27,7 @@ from bcmetal_agent import boot_token
 MANIFEST: Final = "ramdisk.json"
 FORMAT: Final = "bcmetal-ramdisk/1"
 SITE_FILE: Final = "/etc/bcmetal/site.json"
-COMMAND_LINE: Final = "console=tty0 console=ttyS0,115200 quiet loglevel=4 panic=60"
+_TTY: Final = re.compile(r"tty[A-Za-z0-9]{1,12}(?:,[0-9]{3,7}[noe]?[78]?r?)?")
 _SITE: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _FILES: Final = ("vmlinuz", "initrd", "bcmetal.efi", "bcmetal.iso", "sbom.json")
 
@@ -64,6 +64,14 @@ class Site:
         return {"agentUrl": self.agent_url.rstrip("/"), "caPem": self.ca_pem, "site": self.name}
 
 
+def command_line(serial: Sequence[str] = ("ttyS0,115200",)) -> str:
+    """The kernel's: the screen and these serial consoles, and another start a minute after a panic. Raises BuildFailed."""
+    for tty in serial:
+        if not _TTY.fullmatch(tty):
+            raise BuildFailed(f"no console: {tty!r}", "such as ttyS1 or ttyS0,115200n8")
+    return " ".join([*(f"console={tty}" for tty in ("tty0", *serial)), "quiet", "loglevel=4", "panic=60"])
+
+
 @dataclass(frozen=True, slots=True)
 class Built:
     """What was written. `token_offset` and `token_length`: where the boot token's file lies in the ISO."""
@@ -90,9 +98,7 @@ class Built:
         return self.folder / "initrd"
 
 
-def build(
-    site: Site, contents: Contents, out: Path, *, cache: Path, apt: Apt, say: Say, command_line: str = COMMAND_LINE
-) -> Built:
+def build(site: Site, contents: Contents, out: Path, *, cache: Path, apt: Apt, say: Say, command_line: str) -> Built:
     """Writes into `out`; the manifest last, so that a folder with a manifest is whole. Raises BuildFailed."""
     base = make_base(contents, apt, cache, say)
     out.mkdir(parents=True, exist_ok=True)
@@ -120,6 +126,13 @@ def opened(folder: Path) -> Built:
         return Built(folder, manifest["tokenOffset"], manifest["tokenLength"], manifest)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise BuildFailed(f"no ramdisk in {folder}", "bcmetal ramdisk build makes one") from None
+
+
+def verify(built: Built) -> None:
+    """Each file's checksum against the manifest's. Raises BuildFailed."""
+    for name, facts in built.manifest["files"].items():
+        if sha256_of(built.folder / name) != facts["sha256"]:
+            raise BuildFailed(f"{built.folder / name} is not what the manifest says")
 
 
 def _write(work: Path, base: Base, site: Site, contents: Contents, say: Say, command_line: str) -> dict[str, Any]:

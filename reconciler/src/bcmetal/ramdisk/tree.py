@@ -85,7 +85,7 @@ def skeleton() -> Tree:
     tree["root"] = folder(0o700)
     tree["tmp"] = folder(0o1777)
     tree["var/run"] = link("/run")
-    tree["var/tmp"] = link("/tmp")
+    tree["var/tmp"] = folder(0o1777)
     return tree
 
 
