@@ -52,6 +52,7 @@ class Contents:
     kernel: Kernel = Kernel.FULL
     tools: Tools = Tools.FULL
     firmware: tuple[str, ...] = ()  # names of FIRMWARE_SETS or of packages
+    modules: tuple[str, ...] = ()  # more of the kernel's modules, as patterns (see `drivers`)
     scripts: Path | None = None  # in place of the agent's own folder of scripts, which has /init
     level: int = 12  # zstd's
 
@@ -118,7 +119,7 @@ def _fill(
     if len(kernel_packages) != 1:
         raise BuildFailed(f"one kernel package was expected, not {len(kernel_packages)}")
     kernel = tree.read_deb(debs[kernel_packages[0]], candidate)
-    chosen = pick(kernel, by_name_only=contents.kernel is Kernel.FULL)
+    chosen = pick(kernel, by_name_only=contents.kernel is Kernel.FULL, more=contents.modules)
     stub = tree.read_deb(debs[STUB], lambda path: path == STUB_PATH)
     wanted = frozenset(contents.packages())
     files: Tree = {}
@@ -126,6 +127,8 @@ def _fill(
         if package.name not in (kernel_packages[0], STUB):
             files |= tree.read_deb(debs[package.name], partial(_kept, package.name, package.name in wanted))
     files = elf.without_unused_libraries(files)
+    if lacking := elf.lacking(files):
+        raise BuildFailed("; ".join(f"{path} needs {name}" for name, path in sorted(lacking.items())))
     files = _firmware_asked_for(files, chosen.firmware)
     files |= _agent()
     say("compiling Python")
@@ -241,7 +244,9 @@ def _packed(data: bytes, level: int) -> bytes:
 
 def _key(contents: Contents, packages: Sequence[Package], scripts: Path) -> str:
     """By all that the base is made of: packages, the agent, the scripts, and the code that puts them together."""
-    digest = hashlib.sha256(repr((contents.kernel, contents.tools, contents.level, contents.packages())).encode())
+    digest = hashlib.sha256(
+        repr((contents.kernel, contents.tools, contents.level, contents.modules, contents.packages())).encode()
+    )
     for package in packages:
         digest.update(f"{package.name} {package.version} {package.sha256}\n".encode())
     own = Path(__file__).parent

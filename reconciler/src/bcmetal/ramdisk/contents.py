@@ -81,7 +81,6 @@ LEFT_OUT: Final = frozenset(
         "gcc-12-base",
         "init-system-helpers",
         "initramfs-tools",
-        "libperl5.36",
         "linux-base",
         "lsb-base",
         "mailcap",

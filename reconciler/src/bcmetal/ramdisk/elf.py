@@ -59,6 +59,12 @@ def without_unused_libraries(tree: Tree) -> Tree:
     return {path: entry for path, entry in tree.items() if path in used}
 
 
+def lacking(tree: Tree) -> dict[str, str]:
+    """Libraries that something in the tree needs and that are not there, each with who needs it: such a program cannot start."""
+    there = {posixpath.basename(path) for path in tree}
+    return {name: path for path in tree for name in _reached(tree, path) if ".so" in name and name not in there}
+
+
 def _reached(tree: Tree, path: str) -> Iterator[str]:
     entry = tree[path]
     if stat.S_ISLNK(entry.mode):

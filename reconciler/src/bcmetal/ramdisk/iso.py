@@ -26,7 +26,7 @@ def make_iso(out: Path, efi: Path, files: Sequence[tuple[str, bytes]], label: st
         work = Path(name)
         root = work / "root"
         root.mkdir()
-        _efi_image(root / _EFI_IMAGE, efi)
+        efi_image(root / _EFI_IMAGE, efi)
         for file_name, data in files:
             (root / file_name).write_bytes(data)
         part = work / "out.iso"
@@ -79,8 +79,8 @@ def _to_the_end(iso: BinaryIO) -> None:
     iso.write(struct.pack("<H", 0))
 
 
-def _efi_image(image: Path, efi: Path) -> None:
-    """A FAT file system with room for EFI/BOOT/BOOTX64.EFI and little else."""
+def efi_image(image: Path, efi: Path) -> None:
+    """A FAT file system with room for `efi` as EFI/BOOT/BOOTX64.EFI and little else. Raises BuildFailed."""
     size_kib = (efi.stat().st_size + 1023) // 1024
     total_kib = max(size_kib + size_kib // 200 + 1024, 20 * 1024)
     calm = {"MTOOLS_SKIP_CHECK": "1"}

@@ -91,7 +91,7 @@ class Chosen:
     firmware: frozenset[str]
 
 
-def pick(kernel: Tree, *, by_name_only: bool) -> Chosen:
+def pick(kernel: Tree, *, by_name_only: bool, more: Sequence[str] = ()) -> Chosen:
     """From the kernel package's tree; also checks that the kernel can unpack the initrd and has what every machine needs."""
     version = _version(kernel)
     prefix = f"{ROOT}{version}/kernel/"
@@ -100,7 +100,7 @@ def pick(kernel: Tree, *, by_name_only: bool) -> Chosen:
     }
     infos = {short: parse_modinfo(kernel[path].data) for short, path in paths.items()}
     rescue = BY_NAME_ONLY if by_name_only else ()
-    usual = choose(infos, WANTED, UNWANTED)
+    usual = choose(infos, (*WANTED, *more), UNWANTED)
     everything = sorted({*usual, *choose(infos, rescue)})
     builtin_path = f"{ROOT}{version}/modules.builtin"
     builtin = kernel[builtin_path].data.decode() if builtin_path in kernel else ""

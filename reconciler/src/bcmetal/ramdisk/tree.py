@@ -30,6 +30,8 @@ NOT_NEEDED: Final = (
     "usr/share/applications/*",
     "usr/share/icons/*",
     "usr/share/pixmaps/*",
+    "usr/share/X11/*",
+    "usr/share/fonts/*",
     "usr/share/perl*",
     "usr/lib/*/perl*",
     "usr/lib/*/gconv/*",
