@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 LOCK := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
 
-.PHONY: help demo test check format docs lock setup install clean
+.PHONY: help demo test e2e check format docs lock setup install clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -24,6 +24,10 @@ demo: $(STAMP)  ## Twelve Redfish and four IPMI machines through their whole lif
 test: $(STAMP)  ## All tests
 	@sh scripts/system-packages.sh $(VENV)
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
+
+e2e: $(STAMP)  ## What whole machines boot, under qemu without KVM: a minute, the first time two
+	@sh scripts/machine-packages.sh
+	$(BIN)/python -m pytest tests/machine
 
 check: $(STAMP)  ## Lint, format, types, floors, generated documentation
 	$(BIN)/ruff check .

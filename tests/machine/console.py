@@ -37,4 +37,6 @@ class Console:
             if text in said:
                 return said[: said.index(text) + len(text)]
             time.sleep(POLL_S)
-        raise AssertionError(f"{text!r} was not said within {timeout_s:.0f} s; the last lines:\n{self.text(since)[-3000:]}")
+        raise AssertionError(
+            f"{text!r} was not said within {timeout_s:.0f} s; the last lines:\n{self.text(since)[-3000:]}"
+        )

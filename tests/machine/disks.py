@@ -68,7 +68,9 @@ def arguments(disk: Disk, n: int, path: Path) -> list[str]:
         case DiskKind.ATA:
             devices = [f"ide-hd,bus=ide.{n},{drive},model={disk.model}{wwn},rotation_rate=7200"]
         case DiskKind.SCSI:
-            devices = [f"scsi-hd,bus=scsi.0,scsi-id={n + 1},{drive},vendor=QEMU,product={disk.model},rotation_rate=1{wwn}"]
+            devices = [
+                f"scsi-hd,bus=scsi.0,scsi-id={n + 1},{drive},vendor=QEMU,product={disk.model},rotation_rate=1{wwn}"
+            ]
         case DiskKind.VIRTIO:
             devices = [f"virtio-blk-pci,{drive}"]
     return blocks + [part for device in devices for part in ("-device", device)]

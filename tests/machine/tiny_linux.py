@@ -72,7 +72,9 @@ class TinyLinux:
     initrd: Path
 
     @classmethod
-    def build(cls, folder: Path, cache: Path, extra: str = "", package: str = PACKAGE, modules: Sequence[str] = ()) -> TinyLinux:
+    def build(
+        cls, folder: Path, cache: Path, extra: str = "", package: str = PACKAGE, modules: Sequence[str] = ()
+    ) -> TinyLinux:
         """In `folder`; the kernel's package is kept unpacked in `cache`. `extra`: shell lines that /init runs before it is ready."""
         for tool in (BUSYBOX, STUB):
             if not tool.exists():

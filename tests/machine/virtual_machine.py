@@ -75,7 +75,9 @@ def why_no_machine() -> str | None:
 
 def kvm() -> bool:
     """/dev/kvm proves nothing: it is there where nothing answers behind it."""
-    return any(Path("/sys/module", name).exists() for name in ("kvm_intel", "kvm_amd")) and os.access("/dev/kvm", os.W_OK)
+    return any(Path("/sys/module", name).exists() for name in ("kvm_intel", "kvm_amd")) and os.access(
+        "/dev/kvm", os.W_OK
+    )
 
 
 @dataclass(slots=True)
@@ -164,22 +166,31 @@ class VirtualMachine:
         """Live, whether the guest locked the tray or not; None takes it out."""
         with self._lock:
             self._medium = path
-            if not self.is_on():
-                return
-            if path is None:
-                self._qmp().ask("eject", id="cd", force=True)
-            else:
-                self._qmp().ask(
-                    "blockdev-change-medium", id="cd", filename=str(path), format="raw", force=True,
-                    read_only_mode="read-only",
-                )  # fmt: skip
+            if self.is_on():
+                self._load(self._qmp())
+
+    def _load(self, qmp: Qmp) -> None:
+        if self._medium is None:
+            qmp.ask("eject", id="cd", force=True)
+        else:
+            name = str(self._medium)
+            qmp.ask(
+                "blockdev-change-medium", id="cd", filename=name, format="raw", force=True, read_only_mode="read-only"
+            )
 
     def fail_disk(self, serial: str, after_bytes: int | None = 0) -> None:
         """Writes at or beyond that offset fail with EIO from now on; None: the disk is well again."""
         n = next(n for n, disk in enumerate(self.spec.disks) if disk.serial == serial)
-        options: dict[str, Any] = {"driver": "blkdebug", "node-name": f"debug{n}", "image": f"file{n}", "discard": "unmap"}
+        options: dict[str, Any] = {
+            "driver": "blkdebug",
+            "node-name": f"debug{n}",
+            "image": f"file{n}",
+            "discard": "unmap",
+        }
         if after_bytes is not None:
-            options["inject-error"] = [{"event": "none", "iotype": "write", "errno": 5, "once": False, "immediately": False}]
+            options["inject-error"] = [
+                {"event": "none", "iotype": "write", "errno": 5, "once": False, "immediately": False}
+            ]
         self._qmp().ask("blockdev-reopen", options=[options])
 
     def ask(self, command: str, **arguments: Any) -> Any:
@@ -229,8 +240,7 @@ class VirtualMachine:
             run.qmp.open()
             self._aim(run.qmp, order)
             if self._medium is not None:
-                self._run = run
-                self.change_medium(self._medium)
+                self._load(run.qmp)
             run.qmp.ask("cont")
         except QmpFault as e:
             _finish(run)

@@ -18,7 +18,7 @@ _LOAD, _DYNAMIC = 1, 2
 
 
 def needed_libraries(elf: bytes) -> list[str]:
-    """DT_NEEDED and the interpreter's own name stay out of it: empty for what is no 64-bit ELF file or is linked statically."""
+    """DT_NEEDED; empty for what is no 64-bit ELF file or is linked statically. The interpreter's name is not among them. Raises ValueError."""
     if len(elf) < 64 or elf[:6] != b"\x7fELF\x02\x01":
         return []
     (heads_at,) = struct.unpack_from("<Q", elf, 32)
@@ -30,6 +30,8 @@ def needed_libraries(elf: bytes) -> list[str]:
     found: list[tuple[int, int]] = []
     for kind, _, offset, _, _, length in heads:
         if kind == _DYNAMIC:
+            if offset + length > len(elf):
+                raise ValueError("an ELF file with a broken dynamic section")
             found = [struct.unpack_from("<qQ", elf, at) for at in range(offset, offset + length - 15, 16)]
     values = dict(found)
     if _STRTAB not in values:
