@@ -48,12 +48,10 @@ def make_file(disk: Disk, path: Path) -> None:
 
 
 def arguments(disk: Disk, n: int, path: Path) -> list[str]:
-    """For qemu. The device that boots is `disk<n>`, the block node `node<n>`, which a fault may be put over."""
-    # blkdebug without rules passes everything; `fail_disk` gives it rules while the machine runs
+    """For qemu. The device that boots is `disk<n>`, its block node `node<n>`."""
     file = f"driver=file,node-name=file{n},filename={_quoted(path)},cache.direct=off,discard=unmap"
-    over = f"driver=blkdebug,node-name=debug{n},image=file{n},discard=unmap"
-    raw = f"driver=raw,node-name=node{n},file=debug{n},discard=unmap,detect-zeroes=off"
-    blocks = [part for block in (file, over, raw) for part in ("-blockdev", block)]
+    raw = f"driver=raw,node-name=node{n},file=file{n},discard=unmap,detect-zeroes=off"
+    blocks = [part for block in (file, raw) for part in ("-blockdev", block)]
     wwn = f",wwn=0x{disk.wwn}" if disk.wwn else ""
     drive = f"drive=node{n},id=disk{n},serial={disk.serial}"
     match disk.kind:

@@ -178,21 +178,6 @@ class VirtualMachine:
                 "blockdev-change-medium", id="cd", filename=name, format="raw", force=True, read_only_mode="read-only"
             )
 
-    def fail_disk(self, serial: str, after_bytes: int | None = 0) -> None:
-        """Writes at or beyond that offset fail with EIO from now on; None: the disk is well again."""
-        n = next(n for n, disk in enumerate(self.spec.disks) if disk.serial == serial)
-        options: dict[str, Any] = {
-            "driver": "blkdebug",
-            "node-name": f"debug{n}",
-            "image": f"file{n}",
-            "discard": "unmap",
-        }
-        if after_bytes is not None:
-            options["inject-error"] = [
-                {"event": "none", "iotype": "write", "errno": 5, "once": False, "immediately": False}
-            ]
-        self._qmp().ask("blockdev-reopen", options=[options])
-
     def ask(self, command: str, **arguments: Any) -> Any:
         """Any command of qemu's monitor."""
         return self._qmp().ask(command, **arguments)
