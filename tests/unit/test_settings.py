@@ -99,7 +99,7 @@ def test_all_faults_are_named_at_once_each_by_its_path(doc: dict[str, Any]) -> N
     [
         (("daemon",), "backup", {"every_s": 900}),
         (("pools", "gpu"), "gates", {"before_boot": "https://switch.example/vlan"}),
-        (("profiles", "commission", "standard"), "bom", "gpu8.toml"),
+        (("profiles", "commission", "standard"), "firmware", "baseline-2026q3"),
         (("credentials", "fleet"), "manifest", "labels.csv"),
     ],
 )
@@ -119,9 +119,16 @@ def test_an_erase_is_none_or_a_list_of_methods(doc: dict[str, Any], erase: objec
     assert list(faults(doc)) == ["profiles.commission.standard.erase"]
 
 
-def test_an_erase_that_only_the_agent_could_do_is_refused(doc: dict[str, Any]) -> None:
-    doc["profiles"]["commission"]["standard"]["erase"] = ["nvme-crypto", "overwrite"]
-    assert 'add "bmc"' in faults(doc)["profiles.commission.standard.erase"]
+def test_what_only_the_agent_could_do_is_refused_in_a_pool_without_one(doc: dict[str, Any]) -> None:
+    doc["pools"]["gpu"] |= {"agent": "none", "sign_of_life": "none"}
+    found = faults(doc)
+    assert set(found) == {"pools.gpu.commission", "pools.gpu.release"}
+    assert all('agent = "bcd"' in fault for fault in found.values())
+
+
+def test_a_hold_names_who_may_log_in(doc: dict[str, Any]) -> None:
+    del doc["profiles"]["commission"]["standard"]["hold_keys"]
+    assert set(faults(doc)) == {"profiles.commission.standard.hold_keys"}
 
 
 def test_rotation_is_refused_in_words(doc: dict[str, Any]) -> None:

@@ -32,7 +32,9 @@ from bcmetal.decisions import PoolMode, PoolPolicy
 from bcmetal.errors import Fault, InvalidInput, VaultError
 from bcmetal.settings_faults import faults_of, references
 from bcmetal.settings_words import (
+    BMC_ERASE,
     GIB,
+    SSH_KEY,
     Attestor,
     Erase,
     IdentityName,
@@ -106,7 +108,9 @@ class _Named(_Table):
 
 class Daemon(_Table):
     """`images_from`: host names, `*.suffix` and networks that images may be fetched from. Loopback, link-local and the like only when
-    listed as networks. The hosts of `[images]` are listed by standing there."""
+    listed as networks. The hosts of `[images]` are listed by standing there. `ramdisk_folder`: what `bcmetal ramdisk build` made.
+    `plain_boot_wait_s`: an agent whose boot token crossed the wire in the clear gets nothing secret for so long after its hello: time in
+    which the machine's own hello shows that somebody else used its token."""
 
     database: Annotated[str, StringConstraints(pattern=r"^(sqlite:///.|postgresql\+psycopg://).*")] = (
         "sqlite:////var/lib/bcmetal/db"
@@ -123,6 +127,8 @@ class Daemon(_Table):
     image_limit_bytes: int = Field(32 * GIB, ge=1)
     images_from: tuple[Annotated[str, AfterValidator(host_or_cidr)], ...] = ()
     images_ca: Path | None = None
+    ramdisk_folder: Path = Path("/var/lib/bcmetal/ramdisk")
+    plain_boot_wait_s: int = Field(20, ge=0, le=3600)
 
 
 class Site(_Named):
@@ -134,7 +140,10 @@ class Site(_Named):
 
 
 class Network(_Named):
-    """Where BMCs are: `cidrs` for addresses, `names` for host names. `plain_http`: Redfish without TLS may be spoken here."""
+    """Where BMCs or machines are: `cidrs` for addresses, `names` for host names. `plain_http`: Redfish without TLS may be spoken here.
+
+    `media_url`: what BMCs there fetch media from. `agent_url`: what ramdisks there call. `dhcp`: who answers machines that boot over the network.
+    """
 
     cidrs: tuple[Annotated[str, AfterValidator(cidr)], ...] = ()
     names: tuple[Annotated[str, AfterValidator(host)], ...] = ()
@@ -176,7 +185,29 @@ class Image(_Named):
     url: Annotated[str, AfterValidator(image_url)]
     sha256: Sha256 | None = None
     sha512: Sha512 | None = None
-    format: Literal["iso"]
+    format: Literal["iso", "raw", "qcow2"]
+    config_drive: Literal["nocloud", "config-2"] = "nocloud"
+
+    @property
+    def kind(self) -> Literal["iso", "image"]:
+        """How it is deployed: booted as it is, or written to a disk."""
+        return "iso" if self.format == "iso" else "image"
+
+
+class Tests(_Table):
+    """The hardware tests of a commission. `disks`: smart asks the disks themselves, read also reads them from end to end for at most
+    `disk_read_s`. `disk_floor_mbps`: megabytes a second that every disk must give. `network`: how many links must be up."""
+
+    cpu_s: int = Field(0, ge=0, le=7 * 86_400)
+    memory_s: int = Field(0, ge=0, le=7 * 86_400)
+    disks: Literal["none", "smart", "read"] = "none"
+    disk_read_s: int = Field(3600, ge=1, le=7 * 86_400)
+    disk_speed_s: int = Field(0, ge=0, le=3600)
+    disk_floor_mbps: int | None = Field(None, ge=1)
+    network: int | None = Field(None, ge=0, le=64)
+    gpu_s: int = Field(0, ge=0, le=7 * 86_400)
+    clock: bool = False
+    limits: dict[Word, dict[Word, float]] = {}
 
 
 class Expect(_Table):
@@ -195,11 +226,27 @@ class _Erasing(_Named):
     def erases(self) -> bool:
         return self.erase != "none"
 
+    @property
+    def agent_methods(self) -> tuple[str, ...]:
+        """Those of its methods that are the agent's, in the order of preference."""
+        return () if isinstance(self.erase, str) else tuple(one for one in self.erase if one != BMC_ERASE)
+
+    @property
+    def bmc_erases(self) -> bool:
+        return BMC_ERASE in self.erase and not isinstance(self.erase, str)
+
 
 class CommissionProfile(_Erasing):
+    """`bom`: a bill of materials that the machine must be (`bcmetal bom learn`). `hold_on_failure_s`: for so long a machine that failed a
+    hardware test is left running, with SSH open to `hold_keys`."""
+
     boot_mode: Literal["uefi", "legacy"] | None = None
     secure_boot: bool | None = None
     expect: Expect = Expect()
+    bom: Path | None = None
+    tests: Tests = Tests()
+    hold_on_failure_s: int = Field(0, ge=0, le=7 * 86_400)
+    hold_keys: tuple[Annotated[str, StringConstraints(pattern=SSH_KEY, max_length=4096)], ...] = ()
 
 
 class ReleaseProfile(_Erasing):

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from bcmetal.errors import Fault
+from bcmetal.settings_words import AGENT_ERASES
 
 Doc = Mapping[str, Any]
 
@@ -20,7 +21,7 @@ LATER: Final = frozenset(
         *("metrics_listen", "backup"),
         "after_outage",
         *("manifest", "on_enroll"),
-        *("firmware", "bom", "tests", "hold_on_failure_s"),
+        "firmware",
         *("gates", "oidc", "notify"),
     }
 )
@@ -62,8 +63,6 @@ def _words(detail: ErrorDetails, model: type[BaseModel]) -> str:
         return f"unknown setting; did you mean {near[0]}?" if near else "unknown setting: leave it out"
     if kind == "literal_error" and last == "rotate_bmc":
         return "this build does not rotate BMC passwords yet: leave it out, or say false"
-    if kind == "literal_error" and last == "format":
-        return 'this build deploys ISO images only: format = "iso"'
     if kind == "value_error":
         return str(detail["msg"]).removeprefix("Value error, ")
     if kind == "string_pattern_mismatch":
@@ -110,7 +109,14 @@ def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
 
 def references(doc: Doc) -> list[Fault]:
     """Names that nothing in the file has, and rules between tables. Works on whatever part of the file is well-formed."""
-    return [*_of_pools(doc), *_of_credentials(doc), *_of_images(doc), *_of_networks(doc), *_of_grants(doc)]
+    return [
+        *_of_pools(doc),
+        *_of_profiles(doc),
+        *_of_credentials(doc),
+        *_of_images(doc),
+        *_of_networks(doc),
+        *_of_grants(doc),
+    ]
 
 
 def _tables(doc: Doc, *path: str) -> dict[str, Doc]:
@@ -144,6 +150,33 @@ def _of_pools(doc: Doc) -> Iterator[Fault]:
                 )
         if pool.get("sign_of_life") == "agent" and pool.get("agent", "none") == "none":
             yield Fault(f"pools.{name}.sign_of_life", 'is agent, and the pool\'s machines run none: say agent = "bcd"')
+
+
+def _of_profiles(doc: Doc) -> Iterator[Fault]:
+    """A pool whose machines run no agent can have neither its erase methods nor its tests; a hold needs somebody to hold it for."""
+    for name, pool in _tables(doc, "pools").items():
+        if pool.get("agent", "none") != "none":
+            continue
+        for kind in ("commission", "release"):
+            profile = _tables(doc, "profiles", kind).get(str(pool.get(kind)), {})
+            methods = profile.get("erase")
+            if isinstance(methods, list) and methods and set(methods) <= set(AGENT_ERASES):
+                yield Fault(
+                    f"pools.{name}.{kind}",
+                    f'[profiles.{kind}.{pool.get(kind)}] erases by the agent, and the pool\'s machines run none: say agent = "bcd", '
+                    'or name a profile whose erase lists "bmc"',
+                )
+            for field in ("tests", "bom"):
+                if profile.get(field):
+                    yield Fault(
+                        f"pools.{name}.{kind}",
+                        f'[profiles.{kind}.{pool.get(kind)}] has `{field}`, which need the agent: say agent = "bcd"',
+                    )
+    for name, profile in _tables(doc, "profiles", "commission").items():
+        if profile.get("hold_on_failure_s") and not profile.get("hold_keys"):
+            yield Fault(
+                f"profiles.commission.{name}.hold_keys", "is missing: whose SSH keys open a machine that is held"
+            )
 
 
 def _of_credentials(doc: Doc) -> Iterator[Fault]:

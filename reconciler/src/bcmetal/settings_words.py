@@ -11,7 +11,14 @@ from pydantic import BeforeValidator, StringConstraints
 
 GIB: Final = 2**30
 BMC_ERASE: Final = "bmc"  # the BMC's own erase of a drive; the other methods are the agent's
-ERASE_METHODS: Final = (BMC_ERASE, "nvme-crypto", "nvme-block", "ata-secure", "overwrite")
+AGENT_ERASES: Final = (
+    *("nvme-crypto", "nvme-block", "nvme-overwrite", "ata-crypto", "ata-secure"),
+    *("scsi-sanitize", "discard", "overwrite"),
+)
+SSH_KEY: Final = (
+    r"^(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(256|384|521)|sk-[a-z0-9@.-]+) [A-Za-z0-9+/=]+( [!-~ ]{0,200})?$"
+)
+ERASE_METHODS: Final = (BMC_ERASE, *AGENT_ERASES)
 
 
 def listen(value: str) -> str:
@@ -108,13 +115,11 @@ def regular_expression(value: str) -> str:
 
 
 def methods(value: object) -> object:
-    """`"none"`, or a list of methods of which the BMC's own is one."""
+    """`"none"`, or a list of methods in the order of preference."""
     if value == "none":
         return value
     if not isinstance(value, list | tuple) or not value or not all(one in ERASE_METHODS for one in value):
         raise ValueError(f'must be "none", or a list of {", ".join(ERASE_METHODS)}')
-    if BMC_ERASE not in value:
-        raise ValueError('this build erases through the BMC only: add "bmc" to the list, or say erase = "none"')
     return tuple(value)
 
 
