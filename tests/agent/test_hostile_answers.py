@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from bcmetal_agent import client, keys, trust, wire
 from bcmetal_agent.bearer import Bearer
-from bcmetal_agent.client import Refused, RetryLater
+from bcmetal_agent.calls import RetryLater
+from bcmetal_agent.client import Refused
 from fake_control_plane import a_token
 
 MESSAGES: tuple[type[Any], ...] = (

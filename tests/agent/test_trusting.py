@@ -16,7 +16,8 @@ from agent_machine import Machine
 from bcmetal.join import ca
 from bcmetal_agent import client, trust, wire
 from bcmetal_agent.bearer import Bearer
-from bcmetal_agent.client import Client, RetryLater
+from bcmetal_agent.calls import RetryLater
+from bcmetal_agent.client import Client
 from bcmetal_agent.join import Waiting
 from bcmetal_agent.trust import Endpoint, Pin, Untrusted
 from fake_control_plane import ControlPlane, a_token, micros, say

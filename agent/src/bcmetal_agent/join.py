@@ -26,7 +26,8 @@ from cryptography import x509
 
 from bcmetal_agent import client, identifiers, keys, trust, wire
 from bcmetal_agent.bearer import TokenSource
-from bcmetal_agent.client import Refused, RetryLater
+from bcmetal_agent.calls import RetryLater
+from bcmetal_agent.client import Refused
 from bcmetal_agent.pace import Clock, SystemClock
 from bcmetal_agent.state import Admission, Attempt, Identity, StateFolder
 from bcmetal_agent.tpm import AttestationKey, Tpm, TpmError

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from bcmetal_agent import keys, trust, wire
-from bcmetal_agent.client import Client, Refused, RenewAnswer, RetryLater
+from bcmetal_agent.calls import RetryLater
+from bcmetal_agent.client import Client, Refused, RenewAnswer
 from bcmetal_agent.join import Joiner, Waiting, settle
 from bcmetal_agent.pace import Clock, SystemClock
 from bcmetal_agent.state import Attempt, Identity, StateFolder

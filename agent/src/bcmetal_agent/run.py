@@ -12,7 +12,8 @@ from typing import Final
 
 from bcmetal_agent import trust
 from bcmetal_agent.bearer import NoToken
-from bcmetal_agent.client import CALL_S, Client, Refused, RetryLater
+from bcmetal_agent.calls import RetryLater
+from bcmetal_agent.client import CALL_S, Client, Refused
 from bcmetal_agent.join import Denied, Joiner, NotConfigured, Waiting
 from bcmetal_agent.notify import Notifier
 from bcmetal_agent.pace import Clock, Pace
