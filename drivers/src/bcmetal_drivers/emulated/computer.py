@@ -75,7 +75,7 @@ def show_system(inside: Interior, call: Call, system: str) -> Answer:
         "TrustedModules": [{"InterfaceType": "TPM2_0", "FirmwareVersion": "7.2.2.0", "Status": {"State": "Enabled"}}],
     }
     answer.doc.pop("@Redfish.Copyright", None)
-    answer.doc["ProcessorSummary"]["Model"] = "Intel(R) Xeon(R) Gold 6326 CPU @ 2.90GHz"
+    answer.doc["ProcessorSummary"]["Model"] = hardware.cpu_model
     reset = answer.doc["Actions"]["#ComputerSystem.Reset"]
     reset["ResetType@Redfish.AllowableValues"] = list(RESETS)
     if quirks.media_at == "managers":

@@ -29,7 +29,7 @@ from bcmetal_drivers.emulated.serve import Listener, drop, requests_on_this_line
 from bcmetal_drivers.emulated.sessions import Sessions
 from bcmetal_drivers.emulated.systems import RackIndicators, RackManagers, RackSystems
 from bcmetal_drivers.emulated.tasks import Tasks
-from bcmetal_drivers.emulated.vmedia import RackMedia
+from bcmetal_drivers.emulated.vmedia import LOOPBACK, RackMedia, Reach
 
 ROUTES: Final = tuple(
     (method, re.compile(re.escape(ROOT) + pattern), handler)
@@ -67,6 +67,7 @@ class RedfishFront:
         username: str,
         password: SecretStr,
         rack: Surroundings,
+        reach: Reach = LOOPBACK,
     ) -> None:
         self._name = name
         self._rack = rack
@@ -79,7 +80,7 @@ class RedfishFront:
         drivers = ResourceDrivers(
             systems,
             RackManagers(systems, self.quirks),
-            RackMedia(machines, host),
+            RackMedia(machines, host, reach),
             RackIndicators(systems),
             OneChassis(),
         )

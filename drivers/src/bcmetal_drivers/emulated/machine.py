@@ -9,7 +9,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, Protocol
 from uuid import UUID
 
 from bcmetal_drivers.capabilities import BootDevice, BootMode, BootOverride, PowerAction, PowerState
@@ -18,6 +19,30 @@ CD: Final = "Cd"
 FLOPPY: Final = "Floppy"
 SLOTS: Final = (CD, FLOPPY)
 NOTHING_ARMED: Final = BootOverride(BootDevice.NONE, once=False)
+
+
+class Body(Protocol):
+    """A machine that really runs and does what its record here says. All but `is_on` and `folder` are called with the record's lock held."""
+
+    @property
+    def folder(self) -> Path:
+        """Where media are put for it."""
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """Those of SLOTS that it has."""
+
+    def is_on(self) -> bool:
+        """It may have switched itself off."""
+
+    def start(self, device: BootDevice, mode: BootMode) -> None:
+        """From off, or as its reset button does. When it resets itself, it asks `Machine.reset_itself` what to boot."""
+
+    def stop(self) -> None: ...
+    def press_power_button(self) -> None: ...
+    def nmi(self) -> None: ...
+    def load(self, slot: str, file: Path | None) -> None:
+        """What is in the slot from now on; the file is the body's to delete."""
 
 
 class WrongState(Exception):
@@ -32,11 +57,13 @@ class EmulatedDrive:
     model: str
     capacity_bytes: int
     media: str  # "SSD" or "HDD", as Redfish says
-    wwn: str
+    wwn: str  # "" where it has none
     holds_data: bool = False
     says_erased: bool = True
     system: bool = False  # an operating system was installed
     erases: int = 0
+    protocol: str = "SATA"
+    manufacturer: str = "Samsung"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +102,10 @@ class Hardware:
     cpus: int = 2
     cores: int = 16
     memory_gib: int = 64
+    dimm_mib: int = 32 * 1024
+    cpu_maker: str = "Intel(R) Corporation"
+    cpu_model: str = "Intel(R) Xeon(R) Gold 6326 CPU @ 2.90GHz"
+    threads_per_core: int = 2
 
 
 @dataclass(slots=True)
@@ -94,8 +125,10 @@ class Machine:
         drives: Mapping[str, EmulatedDrive],
         clock: Callable[[], float],
         power_lag_s: float = 0.0,
+        body: Body | None = None,
     ) -> None:
         self.hardware = hardware
+        self.body = body
         self.power_lag_s = power_lag_s
         self.ignores_soft_off = False
         self.health = "OK"
@@ -147,6 +180,9 @@ class Machine:
             if action is PowerAction.ON:
                 if goal is not PowerState.ON:
                     self._move(PowerState.POWERING_ON, PowerState.ON, boots=True)
+            elif action is PowerAction.SOFT_OFF and self.body is not None:
+                if goal is not PowerState.OFF and not self.ignores_soft_off:
+                    self.body.press_power_button()
             elif action in (PowerAction.OFF, PowerAction.SOFT_OFF):
                 if goal is not PowerState.OFF and not (action is PowerAction.SOFT_OFF and self.ignores_soft_off):
                     self._move(PowerState.POWERING_OFF, PowerState.OFF, boots=False)
@@ -156,6 +192,13 @@ class Machine:
                 self._move(PowerState.POWERING_ON, PowerState.ON, boots=True)
             else:
                 self._nmis += 1
+                if self.body is not None:
+                    self.body.nmi()
+
+    def reset_itself(self) -> BootDevice:
+        """A reset that nobody asked the BMC for: what the body boots now. It uses up an override as any other."""
+        with self._settled():
+            return self._boot(self._clock())
 
     @property
     def nmis(self) -> int:
@@ -225,13 +268,21 @@ class Machine:
         with self._settled():
             return self._media.get(slot)
 
-    def insert(self, url: str, sha256: str, size: int = 0, slot: str = CD) -> None:
+    def insert(self, url: str, sha256: str, size: int = 0, slot: str = CD, file: Path | None = None) -> None:
+        """`file`: what was downloaded, for a machine with a body."""
         with self._settled():
             self._media[slot] = Medium(url, sha256, size)
+            if self.body is not None:
+                self.body.load(slot, file)
 
     def eject(self, slot: str = CD) -> None:
         with self._settled():
-            self._media.pop(slot, None)
+            if self._media.pop(slot, None) is not None and self.body is not None:
+                self.body.load(slot, None)
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        return SLOTS if self.body is None else self.body.slots
 
     # ------------------------------------------------------------ drives
 
@@ -280,8 +331,13 @@ class Machine:
         if pending is not None and self._clock() >= pending.due:
             self._pending = None
             self._power = pending.then
-            if pending.boots:
-                self._boot(pending.due)
+            device = self._boot(pending.due) if pending.boots else None
+            if self.body is not None and device is not None:
+                self.body.start(device, self._boot_mode)
+            elif self.body is not None:
+                self.body.stop()
+        elif pending is None and self.body is not None and self._power is PowerState.ON and not self.body.is_on():
+            self._power = PowerState.OFF  # its guest switched it off
 
     def _settled(self) -> threading.RLock:
         self.settle()
@@ -299,7 +355,7 @@ class Machine:
             return (BootDevice.CD, medium) if medium else (BootDevice.DISK, None)
         return (BootDevice.DISK if device is BootDevice.NONE else device), None
 
-    def _boot(self, at: float) -> None:
+    def _boot(self, at: float) -> BootDevice:
         device, medium = self._choice()
         self._secure_boot_now = self._secure_boot
         self._boots.append(
@@ -314,6 +370,7 @@ class Machine:
         )
         if self._override.once:
             self._override = NOTHING_ARMED
+        return device
 
     # ------------------------------------------------------------ snapshot
 

@@ -30,29 +30,33 @@ def show_processor(inside: Interior, call: Call, system: str, number: str) -> An
     machine, path = inside.machine(system), f"{ROOT}/Systems/{system}/Processors/CPU.{number}"
     if not 1 <= int(number) <= machine.hardware.cpus:
         raise not_found(path)
-    cores = machine.hardware.cores
+    hardware = machine.hardware
     return resource(
         path, "Processor.v1_18_0", f"CPU {number}",
         ProcessorType="CPU", ProcessorArchitecture="x86", InstructionSet="x86-64", Socket=f"CPU.{number}",
-        Manufacturer="Intel(R) Corporation", Model="Intel(R) Xeon(R) Gold 6326 CPU @ 2.90GHz",
-        TotalCores=cores, TotalThreads=2 * cores, MaxSpeedMHz=3500, Status=HEALTHY,
+        Manufacturer=hardware.cpu_maker, Model=hardware.cpu_model, TotalCores=hardware.cores,
+        TotalThreads=hardware.threads_per_core * hardware.cores, MaxSpeedMHz=3500, Status=HEALTHY,
     )  # fmt: skip
 
 
 def list_memory(inside: Interior, call: Call, system: str) -> Answer:
     machine, path = inside.machine(system), f"{ROOT}/Systems/{system}/Memory"
-    return collection(path, "Memory", [f"{path}/DIMM.{n + 1}" for n in range(machine.hardware.memory_gib // 32)])
+    return collection(path, "Memory", [f"{path}/DIMM.{n + 1}" for n in range(_dimms(machine))])
 
 
 def show_memory(inside: Interior, call: Call, system: str, number: str) -> Answer:
     machine, path = inside.machine(system), f"{ROOT}/Systems/{system}/Memory/DIMM.{number}"
-    if not 1 <= int(number) <= machine.hardware.memory_gib // 32:
+    if not 1 <= int(number) <= _dimms(machine):
         raise not_found(path)
     return resource(
         path, "Memory.v1_17_0", f"DIMM {number}",
-        CapacityMiB=32 * 1024, MemoryDeviceType="DDR4", OperatingSpeedMhz=3200, Manufacturer="Samsung",
+        CapacityMiB=machine.hardware.dimm_mib, MemoryDeviceType="DDR4", OperatingSpeedMhz=3200, Manufacturer="Samsung",
         PartNumber="M393A4K40EB3-CWE", SerialNumber=f"{machine.serial}{number}", Status=HEALTHY,
     )  # fmt: skip
+
+
+def _dimms(machine: Machine) -> int:
+    return machine.hardware.memory_gib * 1024 // machine.hardware.dimm_mib
 
 
 def list_chassis(inside: Interior, call: Call) -> Answer:
@@ -103,11 +107,12 @@ def show_drive(inside: Interior, call: Call, system: str, serial: str) -> Answer
         percent = inside.tasks.percent(task)
         operation = {"OperationName": "Sanitize", "PercentageComplete": percent, "AssociatedTask": link(task.path)}
         more["Operations"] = [operation]
+    if drive.wwn:
+        more["Identifiers"] = [{"DurableNameFormat": "NAA", "DurableName": drive.wwn}]
     return resource(
         path, "Drive.v1_18_0", f"Drive {serial}",
-        SerialNumber=drive.serial, Model=drive.model, Manufacturer="Samsung", MediaType=drive.media, Protocol="SATA",
-        CapacityBytes=drive.capacity_bytes, Identifiers=[{"DurableNameFormat": "NAA", "DurableName": drive.wwn}],
-        Status=HEALTHY, **more,
+        SerialNumber=drive.serial, Model=drive.model, Manufacturer=drive.manufacturer, MediaType=drive.media,
+        Protocol=drive.protocol, CapacityBytes=drive.capacity_bytes, Status=HEALTHY, **more,
     )  # fmt: skip
 
 

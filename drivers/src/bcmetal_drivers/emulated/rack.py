@@ -5,6 +5,7 @@ See the package's docstring for how to use it.
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import re
@@ -28,6 +29,7 @@ from bcmetal_drivers.emulated import hardware, serve
 from bcmetal_drivers.emulated.faults import FAILED_LOGIN, LiveRule, Rule, Rules
 from bcmetal_drivers.emulated.front import RedfishFront
 from bcmetal_drivers.emulated.machine import Boot, EmulatedDrive, Machine
+from bcmetal_drivers.emulated.vmedia import LOOPBACK
 
 __all__ = ["Boot", "EmulatedBmc", "EmulatedDrive", "Machine", "Rack", "Rule", "Write"]
 
@@ -78,6 +80,8 @@ class Setup:
     drives: int
     maker: str
     port: int = 0
+    host: str = ""  # "": an address in 127.77.0.0/16 of its own
+    reach: str = ""  # the network that media may be fetched from; "": loopback
 
 
 class EmulatedBmc:
@@ -90,7 +94,7 @@ class EmulatedBmc:
         self.setup = setup
         self.username = setup.username
         self.password = password  # the present one of `username`
-        self.host = f"127.77.{setup.index // 250}.{setup.index % 250 + 1}"
+        self.host = setup.host or f"127.77.{setup.index // 250}.{setup.index % 250 + 1}"
         self.certificate = certificate
         self.by_system: Mapping[str, Machine] = machines
         self.front: Front
@@ -108,11 +112,12 @@ class EmulatedBmc:
     @property
     def address(self) -> str:
         """As an admin would write it; names the system where there is one only."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
         if self.kind == IPMI:
-            return f"ipmi://{self.host}:{self.port}"
+            return f"ipmi://{host}:{self.port}"
         scheme = "redfish" if self.setup.tls else "redfish+http"
         path = f"/redfish/v1/Systems/{next(iter(self.by_system))}" if len(self.by_system) == 1 else ""
-        return f"{scheme}://{self.host}:{self.port}{path}"
+        return f"{scheme}://{host}:{self.port}{path}"
 
     @property
     def fingerprint(self) -> str:
@@ -186,23 +191,36 @@ class Rack:
         maker: str = "generic",
         erase: bool = True,
         power_lag_s: float = 0.0,
+        host: str = "",
+        reach: str = "",
+        machine: Machine | None = None,
         **quirks: Any,
     ) -> EmulatedBmc:
-        """A BMC with `systems` machines of `drives` clean drives each, all off. One that `state_dir` knows is given back as it is."""
+        """A BMC with `systems` machines of `drives` clean drives each, all off. One that `state_dir` knows is given back as it is.
+
+        `machine`: the one that it stands for, in the place of made ones; not with a `state_dir`. `host`, `reach`: see `Setup`.
+        """
         if name in self.bmcs:
             return self._known(name, REDFISH)
-        setup = Setup(name, REDFISH, len(self.bmcs), systems, username, tls, drives, maker)
-        bmc = self._build(setup, password or SecretStr(secrets.token_urlsafe(12)))
+        setup = Setup(name, REDFISH, len(self.bmcs), systems, username, tls, drives, maker, 0, host, reach)
+        bmc = self._build(setup, password or SecretStr(secrets.token_urlsafe(12)), machine)
         bmc.set(erase=erase, power_lag_s=power_lag_s, **quirks)
         return self._added(bmc)
 
     def add_ipmi(
-        self, name: str, *, username: str = "admin", password: SecretStr | None = None, power_lag_s: float = 0.0
+        self,
+        name: str,
+        *,
+        username: str = "admin",
+        password: SecretStr | None = None,
+        power_lag_s: float = 0.0,
+        host: str = "",
+        machine: Machine | None = None,
     ) -> EmulatedBmc:
         if name in self.bmcs:
             return self._known(name, IPMI)
-        setup = Setup(name, IPMI, len(self.bmcs), 1, username, False, 2, "supermicro")
-        bmc = self._build(setup, password or SecretStr(secrets.token_urlsafe(12)))
+        setup = Setup(name, IPMI, len(self.bmcs), 1, username, False, 2, "supermicro", 0, host)
+        bmc = self._build(setup, password or SecretStr(secrets.token_urlsafe(12)), machine)
         bmc.set(power_lag_s=power_lag_s)
         return self._added(bmc)
 
@@ -218,12 +236,14 @@ class Rack:
             raise ValueError(f"{name} is there already, as {bmc.kind}")
         return bmc
 
-    def _build(self, setup: Setup, password: SecretStr) -> EmulatedBmc:
+    def _build(self, setup: Setup, password: SecretStr, given: Machine | None = None) -> EmulatedBmc:
         if not NAME.fullmatch(setup.name):
             raise ValueError(f"not a name for a BMC: {setup.name!r}")
         maker = hardware.MAKERS[setup.maker]
-        machines = {}
-        for n in range(1, setup.systems + 1):
+        if given is not None and self._kept is not None:
+            raise ValueError("a rack with a state folder makes its machines itself")
+        machines = {} if given is None else {given.hardware.system_id: given}
+        for n in range(1, setup.systems + 1) if given is None else ():
             system, name = str(n), setup.name if setup.systems == 1 else f"{setup.name}.{n}"
             made = hardware.hardware(self.seed, setup.name, system, name, maker)
             drives = hardware.drives(self.seed, setup.name, system, setup.drives, maker)
@@ -242,8 +262,9 @@ class Rack:
 
             return IpmiFront(bmc, self)
         return RedfishFront(
-            bmc.name, bmc.host, bmc.setup.port, bmc.certificate, maker, bmc.by_system, bmc.username, bmc.password, self
-        )
+            bmc.name, bmc.host, bmc.setup.port, bmc.certificate, maker, bmc.by_system, bmc.username, bmc.password, self,
+            (ipaddress.ip_network(bmc.setup.reach),) if bmc.setup.reach else LOOPBACK,
+        )  # fmt: skip
 
     def _added(self, bmc: EmulatedBmc) -> EmulatedBmc:
         with self._lock:

@@ -6,8 +6,10 @@ import hashlib
 import http.client
 import ipaddress
 import ssl
+import tempfile
 from collections.abc import Mapping
-from typing import Final
+from pathlib import Path
+from typing import IO, Final
 from urllib.parse import urlsplit
 
 from sushy_tools import error
@@ -17,20 +19,23 @@ from bcmetal_drivers.emulated.machine import CD, FLOPPY, Machine
 
 DOWNLOAD_S: Final = 30.0
 NAMES: Final = {CD: "Virtual CD", FLOPPY: "Virtual Removable Media"}
+Reach = tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]
+LOOPBACK: Final[Reach] = (ipaddress.IPv4Network("127.0.0.0/8"), ipaddress.IPv6Network("::1/128"))
 TYPES: Final = {CD: ["CD", "DVD"], FLOPPY: ["Floppy", "USBStick"]}
 
 
 class RackMedia(vmedia.StaticDriver):  # type: ignore[misc]  # sushy-tools has no types
-    """The slots of the systems behind one BMC, kept with the machines. Downloads go to loopback only."""
+    """The slots of the systems behind one BMC, kept with the machines. Downloads go to addresses in `reach` only."""
 
-    def __init__(self, machines: Mapping[str, Machine], host: str) -> None:
+    def __init__(self, machines: Mapping[str, Machine], host: str, reach: Reach = LOOPBACK) -> None:
         # not StaticDriver.__init__: it shares a database in the temporary folder with every other emulator
         self._machines = machines
         self._host = host
+        self._reach = reach
 
     @property
     def devices(self) -> list[str]:
-        return list(NAMES)
+        return [slot for slot in NAMES if all(slot in machine.slots for machine in self._machines.values())]
 
     def get_device_name(self, identity: str, device: str) -> str:
         self._machine(identity, device)
@@ -57,20 +62,28 @@ class RackMedia(vmedia.StaticDriver):  # type: ignore[misc]  # sushy-tools has n
         password: str | None = None,
     ) -> str:
         machine = self._machine(identity, device)
-        sha256, size = download(image_url, self._host)
-        machine.insert(image_url, sha256, size, device)
+        if machine.body is None:
+            machine.insert(image_url, *download(image_url, self._host, self._reach), device)
+        else:
+            with tempfile.NamedTemporaryFile(dir=machine.body.folder, prefix="medium-", delete=False) as file:
+                try:
+                    sha256, size = download(image_url, self._host, self._reach, file)
+                except error.FishyError:
+                    Path(file.name).unlink()
+                    raise
+            machine.insert(image_url, sha256, size, device, Path(file.name))
         return image_url
 
     def eject_image(self, identity: str, device: str) -> None:
         self._machine(identity, device).eject(device)
 
     def _machine(self, identity: str, device: str) -> Machine:
-        if identity not in self._machines or device not in NAMES:
+        if identity not in self._machines or device not in self._machines[identity].slots:
             raise error.NotFound(f"no virtual media device {device} of system {identity}")
         return self._machines[identity]
 
 
-def download(url: object, source: str) -> tuple[str, int]:
+def download(url: object, source: str, reach: Reach = LOOPBACK, into: IO[bytes] | None = None) -> tuple[str, int]:
     """SHA-256 and size of what the URL gives, asked from the address `source`; as BMCs do, a server's certificate is not verified.
 
     Raises FishyError, which sushy-tools makes an error answer.
@@ -82,28 +95,28 @@ def download(url: object, source: str) -> tuple[str, int]:
         raise error.BadRequest(f"not a URL: {e}") from e
     if parts.scheme not in ("http", "https"):
         raise error.BadRequest("Image is no http or https URL")
-    loopback = _loopback(host)
-    bind = (source, 0) if loopback.version == 4 else None
+    address = _reachable(host, reach)
+    bind = (source, 0) if ipaddress.ip_address(source).version == address.version else None
     if parts.scheme == "https":
         anyone = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         anyone.check_hostname = False
         anyone.verify_mode = ssl.CERT_NONE
         line: http.client.HTTPConnection = http.client.HTTPSConnection(
-            str(loopback), port, timeout=DOWNLOAD_S, source_address=bind, context=anyone
+            str(address), port, timeout=DOWNLOAD_S, source_address=bind, context=anyone
         )
     else:
-        line = http.client.HTTPConnection(str(loopback), port, timeout=DOWNLOAD_S, source_address=bind)
+        line = http.client.HTTPConnection(str(address), port, timeout=DOWNLOAD_S, source_address=bind)
     target = parts.path + (f"?{parts.query}" if parts.query else "") or "/"
     try:
         line.request("GET", target, headers={"Host": parts.netloc})
-        return _digest(line.getresponse())
+        return _digest(line.getresponse(), into)
     except (OSError, http.client.HTTPException) as e:
         raise error.FishyError(f"Cannot download virtual media: {type(e).__name__}", code=502) from e
     finally:
         line.close()
 
 
-def _digest(response: http.client.HTTPResponse) -> tuple[str, int]:
+def _digest(response: http.client.HTTPResponse, into: IO[bytes] | None) -> tuple[str, int]:
     with response:
         if response.status != 200:
             raise error.FishyError(f"Cannot download virtual media: the server answered {response.status}", code=400)
@@ -111,17 +124,21 @@ def _digest(response: http.client.HTTPResponse) -> tuple[str, int]:
         digest, size = hashlib.sha256(), 0
         while chunk := response.read(1 << 16):
             digest.update(chunk)
+            if into is not None:
+                into.write(chunk)
             size += len(chunk)
         if expected is not None and size != expected:
             raise error.FishyError("Cannot download virtual media: it was cut short", code=502)
         return digest.hexdigest(), size
 
 
-def _loopback(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+def _reachable(host: str, reach: Reach) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """Emulated BMCs send nothing to where they were not told to be: a name is not looked up, and other addresses are refused."""
     try:
         address = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
     except ValueError:
-        raise error.BadRequest(f"an emulated BMC downloads from loopback only, not from {host!r}") from None
-    if not address.is_loopback:
-        raise error.BadRequest(f"an emulated BMC downloads from loopback only, not from {host}")
+        address = None
+    if address is None or not any(address in network for network in reach):
+        where = "loopback" if reach == LOOPBACK else ", ".join(map(str, reach))
+        raise error.BadRequest(f"an emulated BMC downloads from {where} only, not from {host!r}")
     return address
