@@ -62,13 +62,13 @@ def _macs(root: Path) -> tuple[str, ...]:
             device = card / "device"
             if not device.exists() or (device / "physfn").exists() or _text(card / "type", 8) not in (None, _ETHERNET):
                 continue
-            mac = _permanent(card, ask_kernel=root == Path("/"))
+            mac = permanent_mac(card, ask_kernel=root == Path("/"))
             if mac is not None:
                 found.add(mac)
     return tuple(sorted(found)[:MACS_LIMIT])
 
 
-def _permanent(card: Path, *, ask_kernel: bool) -> str | None:
+def permanent_mac(card: Path, *, ask_kernel: bool) -> str | None:
     """A bond gives its members one address, so `address` comes last, and only where nobody has set it."""
     candidates = [
         _burnt_in(card.name) if ask_kernel else None,
@@ -86,14 +86,15 @@ def _burnt_in(name: str) -> str | None:
     answer = bytearray(struct.pack("II32x", _ETHTOOL_GPERMADDR, 32))
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-            fcntl.ioctl(sock, _SIOCETHTOOL, _ifreq(name, answer))
+            fcntl.ioctl(sock, _SIOCETHTOOL, ifreq(name, answer))
     except OSError:
         return None
     _, size = struct.unpack_from("II", answer)
     return answer[8:14].hex(":") if size == 6 else None
 
 
-def _ifreq(name: str, data: bytearray) -> bytes:
+def ifreq(name: str, data: bytearray) -> bytes:
+    """A `struct ifreq` that points at `data`, which has to outlive the ioctl."""
     import ctypes
 
     where = ctypes.addressof((ctypes.c_char * len(data)).from_buffer(data))
