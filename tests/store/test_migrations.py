@@ -11,7 +11,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Connection
 
 from bcmetal.errors import StartRefused
-from bcmetal.store import join_tables, migrate, tables
+from bcmetal.store import agent_tables, join_tables, migrate, tables
 from bcmetal.store.engine import open_store
 from postgres_fixture import Cluster
 from store.samples import Db, a_node
@@ -30,7 +30,8 @@ def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 def test_an_empty_database_gets_the_schema_that_the_tables_say(empty_url: str) -> None:
     def differences(c: Connection) -> list[object]:
-        assert {"nodes", "join_tokens"} <= set(tables.metadata.tables) == set(join_tables.metadata.tables)
+        assert {"nodes", "join_tokens", "agents"} <= set(tables.metadata.tables)
+        assert tables.metadata is join_tables.metadata is agent_tables.metadata
         return list(compare_metadata(MigrationContext.configure(c, opts={"compare_type": True}), tables.metadata))
 
     with Db(empty_url) as db:

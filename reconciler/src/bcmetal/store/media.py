@@ -21,6 +21,7 @@ class MediumRow:
     bmc_host: str
     expires_at: Micros | None
     served: int
+    token_offset: int | None = None  # where the boot token's file lies on it
 
 
 _ADD: Final = insert(media)
@@ -60,6 +61,7 @@ def add(
     bmc_host: str,
     expires_at: Micros | None,
     now: Micros,
+    token_offset: int | None = None,
 ) -> None:
     c.execute(
         _ADD,
@@ -71,6 +73,7 @@ def add(
             "file": file,
             "bmc_host": bmc_host,
             "expires_at": expires_at,
+            "token_offset": token_offset,
             "created_at": now,
         },
     )
@@ -124,4 +127,5 @@ def _row(row: Row[Any]) -> MediumRow:
         bmc_host=row.bmc_host,
         expires_at=row.expires_at,
         served=row.served,
+        token_offset=row.token_offset,
     )

@@ -455,6 +455,7 @@ media = Table(
     words("sha256"),
     words("file"),
     words("bmc_host"),
+    maybe_moment("token_offset"),  # where the boot token's file lies on it; none: it has no place for one
     maybe_moment("expires_at"),
     count("served"),
     maybe_moment("served_at"),

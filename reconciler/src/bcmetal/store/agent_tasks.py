@@ -1,0 +1,257 @@
+"""Tasks for a machine's agent: put by its operation, handed out one at a time, reported on until they are done or failed."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
+
+from bcmetal.decisions import Micros
+from bcmetal.store import jsontext
+from bcmetal.store.agent_tables import agent_tasks, op_logs
+from bcmetal.store.ids import ENTROPY_BYTES, new_id
+from bcmetal.store.upsert import insert as upsert
+from bcmetal.store.values import Json
+
+LOG_LIMIT: Final = 4 * 2**20  # characters kept of one task's log
+State = Literal["waiting", "handed", "running", "done", "failed"]
+
+t = agent_tasks.c
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTaskRow:
+    """`params` hold no secret. `file`: on the shelf, the agent may fetch it. `progress` in thousandths. `ended_at`: done, failed, or given up."""
+
+    task_id: str
+    operation_id: str
+    node_id: str
+    name: str
+    kind: str
+    params: Json
+    file: str | None
+    state: State
+    progress: int
+    message: str | None
+    result: Json | None
+    error_code: str | None
+    error_message: str | None
+    log_read: int
+    log_kept: int
+    created_at: Micros
+    handed_at: Micros | None
+    reported_at: Micros | None
+    ended_at: Micros | None
+
+
+@dataclass(frozen=True, slots=True)
+class NewReport:
+    """What an agent says of its task, cleaned. `log_offset`: of the first character of `log` in all that the agent has sent."""
+
+    state: Literal["running", "done", "failed"]
+    progress: int = 0
+    message: str | None = None
+    result: Json | None = None
+    error_code: str | None = None
+    error_message: str | None = None
+    log: str = ""
+    log_offset: int = 0
+
+
+_PUT: Final = upsert(agent_tasks).on_conflict_do_nothing(index_elements=[t.operation_id, t.name])
+_OF: Final = select(agent_tasks).where(t.operation_id == bindparam("operation_id"), t.name == bindparam("name"))
+_OPEN: Final = (
+    select(agent_tasks)
+    .where(t.operation_id == bindparam("operation_id"), t.ended_at.is_(None))
+    .order_by(t.created_at, t.task_id)
+    .limit(1)
+)
+_EVERY: Final = select(agent_tasks).where(t.operation_id == bindparam("operation_id")).order_by(t.created_at, t.task_id)
+_WAITING: Final = (
+    select(t.operation_id)
+    .where(t.operation_id.in_(bindparam("operation_ids", expanding=True)), t.ended_at.is_(None), t.handed_at.is_(None))
+    .distinct()
+)
+_BY_ID: Final = select(agent_tasks).where(t.task_id == bindparam("task_id"))
+_HAND: Final = (
+    update(agent_tasks)
+    .where(t.task_id == bindparam("a_task_id"), t.ended_at.is_(None), t.handed_at.is_(None))
+    .values(state="handed", handed_at=bindparam("a_now"))
+)
+_REPORT: Final = (
+    update(agent_tasks)
+    .where(t.task_id == bindparam("a_task_id"), t.ended_at.is_(None))
+    .values(
+        state=bindparam("a_state"),
+        progress=bindparam("a_progress"),
+        message=bindparam("a_message"),
+        result=bindparam("a_result"),
+        error_code=bindparam("a_error_code"),
+        error_message=bindparam("a_error_message"),
+        log_read=bindparam("a_log_read"),
+        log_kept=bindparam("a_log_kept"),
+        reported_at=bindparam("a_now"),
+        ended_at=bindparam("a_ended_at"),
+    )
+)
+_END: Final = (
+    update(agent_tasks)
+    .where(t.operation_id == bindparam("a_operation_id"), t.ended_at.is_(None))
+    .values(ended_at=bindparam("a_now"))
+)
+_LOG: Final = insert(op_logs)
+_READ_LOG: Final = (
+    select(op_logs.c.text)
+    .where(op_logs.c.operation_id == bindparam("operation_id"), op_logs.c.stream == bindparam("stream"))
+    .order_by(op_logs.c.start)
+)
+_PRUNE_LOGS: Final = delete(op_logs).where(op_logs.c.at < bindparam("before"))
+
+
+def put(
+    c: Connection,
+    operation_id: str,
+    node_id: str,
+    name: str,
+    kind: str,
+    params: Json,
+    now: Micros,
+    file: str | None = None,
+) -> AgentTaskRow:
+    """The operation's task of that name: this one, unless there is one already, which is left as it is."""
+    digest = hashlib.sha256(f"{operation_id}\0{name}".encode()).digest()
+    c.execute(
+        _PUT,
+        {
+            "task_id": new_id("at", now, digest[:ENTROPY_BYTES]),
+            "operation_id": operation_id,
+            "node_id": node_id,
+            "name": name,
+            "kind": kind,
+            "params": jsontext.dump(dict(params)),
+            "file": file,
+            "created_at": now,
+        },
+    )
+    return _row(c.execute(_OF, {"operation_id": operation_id, "name": name}).one())
+
+
+def of(c: Connection, operation_id: str, name: str) -> AgentTaskRow | None:
+    row = c.execute(_OF, {"operation_id": operation_id, "name": name}).one_or_none()
+    return None if row is None else _row(row)
+
+
+def every(c: Connection, operation_id: str) -> tuple[AgentTaskRow, ...]:
+    """All of the operation's, oldest first."""
+    return tuple(_row(row) for row in c.execute(_EVERY, {"operation_id": operation_id}))
+
+
+def present(c: Connection, operation_id: str) -> AgentTaskRow | None:
+    """The task that is the agent's now: the oldest that has not ended."""
+    row = c.execute(_OPEN, {"operation_id": operation_id}).one_or_none()
+    return None if row is None else _row(row)
+
+
+def waiting(c: Connection, operation_ids: list[str]) -> frozenset[str]:
+    """Those of the operations that have a task which was never handed out."""
+    return frozenset(c.execute(_WAITING, {"operation_ids": operation_ids}).scalars())
+
+
+def by_id(c: Connection, task_id: str) -> AgentTaskRow | None:
+    row = c.execute(_BY_ID, {"task_id": task_id}).one_or_none()
+    return None if row is None else _row(row)
+
+
+def hand(c: Connection, task_id: str, now: Micros) -> None:
+    """It is handed out. A second time changes nothing."""
+    c.execute(_HAND, {"a_task_id": task_id, "a_now": now})
+
+
+def end(c: Connection, operation_id: str, now: Micros) -> None:
+    """Nobody waits for the operation's tasks any more; what has ended stays as it is."""
+    c.execute(_END, {"a_operation_id": operation_id, "a_now": now})
+
+
+def report(c: Connection, task: AgentTaskRow, said: NewReport, now: Micros) -> bool:
+    """Write what the agent says. False: the task has ended, and nothing is written.
+
+    The caller holds the agent's row (`agents.calls`), and read the task after that: so no report is between.
+    """
+    read, kept, texts = _more(task, said)
+    ended = said.state != "running"
+    changed = c.execute(
+        _REPORT,
+        {
+            "a_task_id": task.task_id,
+            "a_state": said.state,
+            "a_progress": said.progress,
+            "a_message": said.message,
+            "a_result": jsontext.dump_or_none(said.result),
+            "a_error_code": said.error_code,
+            "a_error_message": said.error_message,
+            "a_log_read": read,
+            "a_log_kept": kept,
+            "a_now": now,
+            "a_ended_at": now if ended else None,
+        },
+    )
+    if not changed.rowcount:
+        return False
+    start = task.log_kept
+    for text in texts:
+        c.execute(
+            _LOG, {"operation_id": task.operation_id, "stream": task.name, "start": start, "text": text, "at": now}
+        )
+        start += len(text)
+    return True
+
+
+def _more(task: AgentTaskRow, said: NewReport) -> tuple[int, int, list[str]]:
+    """How far the log was read and kept after this report, and what is new of it. What came before is not taken again."""
+    read = max(task.log_read, said.log_offset + len(said.log))
+    missing = max(0, said.log_offset - task.log_read)
+    new = said.log[max(0, task.log_read - said.log_offset) :]
+    if not new or task.log_kept >= LOG_LIMIT:
+        return (read if new else task.log_read), task.log_kept, []
+    if missing:
+        new = f"\n[bcmetal: {missing} characters of this log never came]\n{new}"
+    if task.log_kept + len(new) < LOG_LIMIT:
+        return read, task.log_kept + len(new), [new]
+    new = new[: LOG_LIMIT - task.log_kept]
+    cut = f"\n[bcmetal: the log is cut here, after {LOG_LIMIT} characters]\n"
+    return read, task.log_kept + len(new) + len(cut), [new + cut]
+
+
+def log_of(c: Connection, operation_id: str, name: str) -> str:
+    """The task's log, as far as it was kept."""
+    return "".join(c.execute(_READ_LOG, {"operation_id": operation_id, "stream": name}).scalars())
+
+
+def prune_logs(c: Connection, before: Micros) -> int:
+    return int(c.execute(_PRUNE_LOGS, {"before": before}).rowcount)
+
+
+def _row(row: Row[Any]) -> AgentTaskRow:
+    return AgentTaskRow(
+        task_id=row.task_id,
+        operation_id=row.operation_id,
+        node_id=row.node_id,
+        name=row.name,
+        kind=row.kind,
+        params=jsontext.load(row.params),
+        file=row.file,
+        state=row.state,
+        progress=row.progress,
+        message=row.message,
+        result=jsontext.load_or_none(row.result),
+        error_code=row.error_code,
+        error_message=row.error_message,
+        log_read=row.log_read,
+        log_kept=row.log_kept,
+        created_at=Micros(row.created_at),
+        handed_at=row.handed_at,
+        reported_at=row.reported_at,
+        ended_at=row.ended_at,
+    )
