@@ -55,6 +55,7 @@ _DAEMON = {
     ),
     "ca": Entry("bcmetal.cli.ca:ca", "The authority that signs nodes' certificates, on the daemon's own host."),
     "ramdisk": Entry("bcmetal.cli.ramdisk:ramdisk", "What machines boot: built from Debian's packages, without root."),
+    "pxe": Entry("bcmetal.cli.pxe:pxe", "Network boot: a configuration for dnsmasq, or lines for the DHCP server."),
 }
 
 
