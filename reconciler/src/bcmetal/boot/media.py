@@ -1,17 +1,20 @@
 """The media listener: one file, at one path, for one BMC, while its row in the store is live.
 
-The path is hard to guess, but it crosses the BMC's network in the clear: what guards a medium is the address that asks for it.
+The path is hard to guess, but it crosses the BMC's network in the clear: what guards a medium is the address that asks for it. A medium
+with a place for the operation's boot token has it there while it is sent (`token_file`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import ipaddress
 import logging
 import os
 import re
 import stat
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,11 +22,16 @@ import uvicorn
 from starlette.responses import FileResponse, PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from bcmetal.boot import token_file
 from bcmetal.boot.outbound import Resolver, resolve
 from bcmetal.decisions import SECOND, Micros
+from bcmetal.errors import VaultError
 from bcmetal.patience import PatientHttpTools
 from bcmetal.store import media
+from bcmetal.store.media import MediumRow
 from bcmetal.store.values import Store
+from bcmetal.vault import Vault
+from bcmetal_agent import boot_token
 
 log = logging.getLogger(__name__)
 
@@ -41,12 +49,27 @@ def new_path(entropy: bytes) -> str:
     return "/m/" + "".join(_CROCKFORD[number >> shift & 31] for shift in range(75, -1, -5)) + ".iso"
 
 
-def media_app(store: Store, now: Callable[[], Micros], folder: Path, *, resolver: Resolver = resolve) -> ASGIApp:
-    """Serves files of `folder`, the shelf's. To be run by a server as `media_config` sets it up.
+@dataclass(frozen=True, slots=True)
+class Ramdisks:
+    """Where media with a place for a boot token lie, and what opens the tokens."""
+
+    folder: Callable[[], Path]
+    vault: Vault
+
+
+def media_app(
+    store: Store,
+    now: Callable[[], Micros],
+    folder: Path,
+    *,
+    ramdisks: Ramdisks | None = None,
+    resolver: Resolver = resolve,
+) -> ASGIApp:
+    """Serves files of `folder`, the shelf's, and of `ramdisks`. To be run by a server as `media_config` sets it up.
 
     Each GET is counted in the row before its first byte; of ranges, which a BMC reads by the thousand, one a second.
     """
-    return _Media(store, now, folder, resolver)
+    return _Media(store, now, folder, ramdisks, resolver)
 
 
 def media_config(app: ASGIApp) -> uvicorn.Config:
@@ -64,10 +87,18 @@ def media_config(app: ASGIApp) -> uvicorn.Config:
 
 
 class _Media:
-    def __init__(self, store: Store, now: Callable[[], Micros], folder: Path, resolver: Resolver) -> None:
+    def __init__(
+        self,
+        store: Store,
+        now: Callable[[], Micros],
+        folder: Path,
+        ramdisks: Ramdisks | None,
+        resolver: Resolver,
+    ) -> None:
         self._store = store
         self._now = now
         self._folder = folder
+        self._ramdisks = ramdisks
         self._resolver = resolver
         self._resolved: dict[str, tuple[Micros, frozenset[str]]] = {}
         self._counted: dict[str, Micros] = {}
@@ -78,7 +109,7 @@ class _Media:
         answer = await self._answer(scope) or PlainTextResponse("not found\n", 404)
         await answer(scope, receive, send)
 
-    async def _answer(self, scope: Scope) -> FileResponse | None:
+    async def _answer(self, scope: Scope) -> ASGIApp | None:
         """None: whatever the reason, it is not there."""
         method, path = scope["method"], scope["path"]
         if method not in ("GET", "HEAD") or not _PATH.match(path) or scope["query_string"]:
@@ -93,14 +124,39 @@ class _Media:
                 "the medium of node %s was asked for by %s, not by its BMC %s", row.node_id, asker, row.bmc_host
             )
             return None
+        answer = await (self._file(row) if row.token_offset is None else self._ramdisk(row, row.token_offset, now))
+        if answer is not None and method == "GET" and self._counts(path, _is_range(scope), now):
+            await self._store.write(media.served, path, now)
+        return answer
+
+    async def _file(self, row: MediumRow) -> ASGIApp | None:
         file = self._folder / Path(row.file).name
         seen = await asyncio.to_thread(_regular, file)
         if seen is None:
             log.error("the medium of node %s is not on the shelf", row.node_id)
             return None
-        if method == "GET" and self._counts(path, _is_range(scope), now):
-            await self._store.write(media.served, path, now)
         return FileResponse(file, media_type="application/octet-stream", stat_result=seen)
+
+    async def _ramdisk(self, row: MediumRow, offset: int, now: Micros) -> ASGIApp | None:
+        """The ramdisk with the operation's boot token in its place; without one where that has ended."""
+        if self._ramdisks is None:
+            log.error("the medium of node %s has a place for a boot token, and nothing here opens one", row.node_id)
+            return None
+        file = self._ramdisks.folder() / Path(row.file).name
+        seen = await asyncio.to_thread(_with_place, file, offset)
+        if seen is None:
+            log.error("the ramdisk of node %s is not there, or another than it was offered", row.node_id)
+            return None
+        try:
+            token = await token_file.token_of(self._store, self._ramdisks.vault, row.operation_id, now)
+        except VaultError as error:
+            log.error("the medium of node %s cannot be served: %s", row.node_id, error)
+            return None
+        piece = boot_token.placeholder() if token is None else boot_token.render(token.get_secret_value())
+        mark = hashlib.sha256(f"{seen.st_mtime_ns}-{seen.st_size}-".encode() + piece).hexdigest()
+        headers = {"cache-control": "no-store", "etag": f'"{mark}"'}
+        answer = FileResponse(file, media_type="application/octet-stream", stat_result=seen, headers=headers)
+        return token_file.laid_over(answer, piece, offset)
 
     async def _addresses(self, host: str, now: Micros) -> frozenset[str]:
         """A BMC's address; where it is a name, what the name led to within the last minute."""
@@ -137,6 +193,14 @@ def _plain(text: str) -> str | None:
 
 def _is_range(scope: Scope) -> bool:
     return any(name == b"range" for name, _ in scope["headers"])
+
+
+def _with_place(file: Path, offset: int) -> os.stat_result | None:
+    seen = _regular(file)
+    try:
+        return seen if seen is not None and token_file.has_place(file, offset) else None
+    except OSError:
+        return None
 
 
 def _regular(file: Path) -> os.stat_result | None:
