@@ -14,8 +14,8 @@ import secrets
 import socket
 import ssl
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
@@ -40,6 +40,8 @@ class Call:
     authorization: str
     body: bytes
     peer: bytes | None  # the client's certificate, DER
+    headers: Mapping[str, str] = field(default_factory=dict)  # names in lower case
+    method: str = ""
 
 
 @dataclass(frozen=True)
@@ -267,7 +269,7 @@ class ControlPlane:
             self.received.append(more)
             body += more
         peer = door.getpeercert(binary_form=True)
-        return Call(first.split(" ")[1], headers.get("authorization", ""), body, peer)
+        return Call(first.split(" ")[1], headers.get("authorization", ""), body, peer, headers, first.split(" ")[0])
 
 
 # ---------------------------------------------------------------- what may become of a call

@@ -150,6 +150,13 @@ def _why(error: OSError) -> str:
 
 
 @contextlib.contextmanager
+def connected(server: Endpoint, context: ssl.SSLContext, deadline_s: float) -> Iterator[ssl.SSLSocket]:
+    """To a server that has shown itself to be one; nothing was sent yet. Raises Untrusted, OSError."""
+    with _connected(server, context, _Deadline(time.monotonic() + deadline_s), proven=True) as tls:
+        yield tls
+
+
+@contextlib.contextmanager
 def stream(
     server: Endpoint, context: ssl.SSLContext, path: str, headers: Mapping[str, str], *, open_s: float, read_s: float
 ) -> Iterator[http.client.HTTPResponse]:

@@ -1,4 +1,4 @@
-"""`bcmetal-agent`: join, run, status."""
+"""`bcmetal-agent`: join, run, status; and ramdisk, inside the ramdisk."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from bcmetal_agent.client import CALL_S
 from bcmetal_agent.join import Denied, Joiner, NotConfigured, Plan, Waiting
 from bcmetal_agent.notify import Notifier
 from bcmetal_agent.pace import Clock, SystemClock
+from bcmetal_agent.ramdisk import Places, Ramdisk
 from bcmetal_agent.run import SECRET_NAME, Agent, SecretsPlan
+from bcmetal_agent.session import BadSite
 from bcmetal_agent.state import DEFAULT_FOLDER, Identity, StateError, StateFolder
 from bcmetal_agent.tpm import TpmError
 from bcmetal_agent.trust import Endpoint, Pin, Untrusted
@@ -35,7 +37,7 @@ UNTRUSTED: Final = 5
 EXPIRED: Final = 6
 
 _EXIT_CODES = """exit codes:
-  0  joined; `run`: ended by SIGTERM
+  0  joined; `run`, `ramdisk`: ended by SIGTERM
   1  this machine's files, TPM or token cannot be used
   2  wrong usage
   3  the control plane refused: a person has to look
@@ -68,14 +70,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(options.command(options, notifier, SystemClock()))
     except Stopped:
         notifier.stopping()
-        return OK if options.command is _run else WAITING
+        return OK if options.command in (_run, _ramdisk) else WAITING
     except Denied as error:
         return _fails(f"{error} {WHY_REFUSED}" if error.answer.status == 403 else error, REFUSED)
     except Untrusted as error:
         return _fails(error, UNTRUSTED)
     except NotConfigured as error:
         return _fails(error, USAGE)
-    except (StateError, TpmError, NoToken) as error:
+    except (StateError, TpmError, NoToken, BadSite) as error:
         return _fails(error, FAILED)
     except OSError as error:
         return _fails(f"{error.filename or 'a file'}: {error.strerror}", FAILED)
@@ -105,6 +107,11 @@ def _run(options: argparse.Namespace, notifier: Notifier, clock: Clock) -> int:
     with state.locked():
         _agent(options, state, notifier, clock).run()
     return OK
+
+
+def _ramdisk(options: argparse.Namespace, notifier: Notifier, clock: Clock) -> int:
+    places = Places(options.token_file, options.site_file, options.run_dir)
+    Ramdisk(places, random.SystemRandom().random, clock).run()
 
 
 def _status(options: argparse.Namespace, notifier: Notifier, clock: Clock) -> int:
@@ -194,6 +201,20 @@ def _parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="where they go, a file each, 0600 (%(default)s)",
     )
+    ramdisk = verbs.add_parser(
+        "ramdisk",
+        help="in the ramdisk: do what the daemon asks of this machine",
+        description="In the ramdisk: say hello with the boot token, then do what the daemon asks of this machine, one task after the other.",
+        allow_abbrev=False,
+    )
+    ramdisk.set_defaults(command=_ramdisk)
+    places = Places()
+    for option, place, what in (
+        ("--token-file", places.token_file, "the boot token's file"),
+        ("--site-file", places.site_file, "whom to call, and whom to believe: as `bcmetal ramdisk build` wrote it"),
+        ("--run-dir", places.folder, "where the session's key is kept, for an agent that is started again"),
+    ):
+        ramdisk.add_argument(option, type=Path, default=place, metavar="PATH", help=f"{what} (%(default)s)")
     status = _verb(verbs, "status", "say whether this machine has joined, and until when", _status)
     status.add_argument("--json", action="store_true", help="print it as JSON")
     return parser
