@@ -7,7 +7,6 @@ import http.client
 import json
 import logging
 import os
-import secrets
 import shutil
 import socket
 import subprocess
@@ -19,14 +18,14 @@ import pytest
 import uvicorn
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import SecretStr
 from starlette.responses import PlainTextResponse
 
 from api.site import Site
+from bcmetal.boot import token_file
 from bcmetal.boot.media import media_config
 from bcmetal.boot.pxe import LOCAL_BOOT, beside, mac_of, new_key, pxe_app, script
 from bcmetal.decisions import SECOND, Micros
-from bcmetal.store import media, netboot, nodes, sealed
+from bcmetal.store import boot_tokens, media, netboot, nodes, sealed
 from bcmetal.store.values import Identifier, SetIdentifiers
 from bcmetal_agent import boot_token
 from in_process import Answered, answer_of
@@ -59,7 +58,7 @@ class Rack:
         self.app = pxe_app(site.store, site.now, lambda: site.settings, site.vault)
         self.node_id = site.enroll(bootMac=MAC)
         self.operation_id = str(site.of(self.node_id, "inspect").doc["operation"]["id"])
-        self.token = "bcbt_" + "0" * 26 + "." + secrets.token_urlsafe(32)
+        self.token = ""
         self.key = new_key(os.urandom(10))
 
     def manifest(self, command_line: str) -> None:
@@ -68,9 +67,10 @@ class Rack:
 
     def offer(self, lasts_s: int = 3600) -> str:
         site = self.site
-        row = site.vault.seal("operation", "operation", self.operation_id, "boot-token", SecretStr(self.token))
-        site.write(sealed.put, [row])
         until = Micros(site.now() + lasts_s * SECOND)
+        minted = token_file.fresh(site.vault, self.operation_id, site.now(), os.urandom)
+        site.write(token_file.mint, self.operation_id, self.node_id, minted, until, site.now())
+        self.token = site.vault.open(minted.sealed, token_file.OWNER).get_secret_value()
         site.write(netboot.offer, self.key, self.node_id, self.operation_id, until, site.now())
         return self.key
 
@@ -176,6 +176,8 @@ def test_two_machines_that_claim_one_mac_are_both_given_nothing(rack: Rack, tmp_
     site = rack.site
     other = site.enroll("r3u18", bootMac=MAC, bmc={"address": "redfish://10.20.3.18"})
     operation = str(site.of(other, "inspect").doc["operation"]["id"])
+    minted = token_file.fresh(site.vault, operation, site.now(), os.urandom)
+    site.write(token_file.mint, operation, other, minted, Micros(site.now() + 60 * SECOND), site.now())
     site.write(netboot.offer, new_key(os.urandom(10)), other, operation, None, site.now())
     assert not rack.boots()
 
@@ -228,6 +230,13 @@ def test_a_head_says_how_long_it_is_and_counts_nothing(rack: Rack) -> None:
     whole = rack.get(path)
     assert int(head.headers["content-length"]) == len(whole.raw)
     assert rack.site.read(netboot.served_count, rack.operation_id) == 1
+
+
+def test_a_token_that_is_over_is_offered_no_longer(rack: Rack) -> None:
+    key = rack.offer()
+    rack.site.write(boot_tokens.end, rack.operation_id, rack.site.now())
+    assert not rack.boots()
+    assert rack.get(f"/boot/initrd/{key}").status == 404
 
 
 def test_without_the_operations_token_there_is_no_initrd(rack: Rack) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ipaddress import ip_address
 from pathlib import Path
@@ -161,14 +161,15 @@ def test_what_cannot_be_guessed_is_asked_for(dhcp: Dhcp, cidrs: tuple[str, ...],
 
 @pytest.mark.parametrize("text", ["a\nport=53", "a,b", 'a"', "", "-x", "/etc/../$(x)", "a b"])
 def test_no_word_begins_an_option_of_its_own(text: str) -> None:
-    for made in (
-        lambda: Serving(interface=text),
-        lambda: Serving(tftp_root=text),
-        lambda: Serving(efi_program=text),
-        lambda: Serving(bios_program=text),
-    ):
-        with pytest.raises(CannotServe):
-            made()
+    texts: dict[str, Callable[[str], Serving]] = {
+        "interface": lambda word: Serving(interface=word),
+        "TFTP folder": lambda word: Serving(tftp_root=word),
+        "EFI program": lambda word: Serving(efi_program=word),
+        "BIOS program": lambda word: Serving(bios_program=word),
+    }
+    for name, serving_with in texts.items():
+        with pytest.raises(CannotServe, match=name):
+            serving_with(text)
 
 
 CONFIG = """

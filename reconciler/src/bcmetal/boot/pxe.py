@@ -2,7 +2,7 @@
 
 `/boot/ipxe/<mac>` answers a script: it boots the site's ramdisk while an operation of that machine offers it (`store.netboot`), and else
 goes on to the machine's own disk; never an error, at which iPXE would stop. `/boot/kernel/<key>` and `/boot/initrd/<key>` are what the
-script names. The initrd is one file, the site's with a cpio of the operation's boot token behind it (iPXE before 2021 cannot put one
+script names, and last as long as the operation's boot token. The initrd is one file, the site's with a cpio of the operation's boot token behind it (iPXE before 2021 cannot put one
 together under EFI); the token is opened from the vault while it is sent, and lies nowhere in the clear.
 
 All of it goes to askers in a network of `[networks]` that has an `agent_url`, the narrowest one that holds their address, and to no
@@ -29,19 +29,18 @@ from pydantic import SecretStr
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from bcmetal.boot import token_file
 from bcmetal.boot.cpio import BLOCK, newc
 from bcmetal.decisions import Micros
 from bcmetal.errors import VaultError
 from bcmetal.settings import Settings
-from bcmetal.store import netboot, sealed
-from bcmetal.store.netboot import OfferRow
+from bcmetal.store import netboot
 from bcmetal.store.values import Store
 from bcmetal.vault import Vault
 from bcmetal_agent import boot_token
 
 log = logging.getLogger(__name__)
 
-TOKEN_FIELD: Final = "boot-token"  # noqa: S105 - the name of the sealed field, not a secret
 _CROCKFORD: Final = "0123456789abcdefghjkmnpqrstvwxyz"
 _KEY: Final = re.compile(rf"/boot/(kernel|initrd)/([{_CROCKFORD}]{{16}})\Z")
 _MAC: Final = re.compile(r"[0-9A-Fa-f]{2}(?:([:-])[0-9A-Fa-f]{2})(?:\1[0-9A-Fa-f]{2}){4}\Z")
@@ -158,7 +157,7 @@ class _Pxe:
             ramdisk = await asyncio.to_thread(self._ramdisk)
             if kind == "kernel":
                 return _Whole(ramdisk.kernel)
-            token = await self._token(offer)
+            token = await token_file.token_of(self._store, self._vault, offer.operation_id, now)
             if token is None:
                 return None
             if get:
@@ -167,12 +166,6 @@ class _Pxe:
         except (_NotBuilt, VaultError) as error:
             log.error("node %s cannot boot from the network: %s", offer.node_id, error)
             return None
-
-    async def _token(self, offer: OfferRow) -> SecretStr | None:
-        """The operation's present token; None once it is voided or its operation is over. Raises VaultError."""
-        rows = await self._store.read(sealed.get, "operation", offer.operation_id)
-        row = next((row for row in rows if row.field == TOKEN_FIELD and row.slot == "current"), None)
-        return None if row is None else self._vault.open(row, "operation")
 
     def _ramdisk(self) -> _Ramdisk:
         folder = self._settings().daemon.ramdisk_folder

@@ -1,4 +1,5 @@
-"""What machines may boot from the network: an offer is a row of `media` with a path of its own, for one operation, until that one ends it.
+"""What machines may boot from the network: an offer is a row of `media` with a path of its own, for one operation, until that one ends it or
+its boot token is over.
 
 A medium is asked for by its BMC; a network boot is asked for by the machine, which is known by its MAC address.
 """
@@ -8,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, bindparam, func, insert, or_, select, update
+from sqlalchemy import Connection, Row, bindparam, exists, func, insert, or_, select, update
 
 from bcmetal.decisions import Micros
+from bcmetal.store.agent_tables import boot_tokens
 from bcmetal.store.tables import identities, media, nodes, operations
 
 PREFIX: Final = "/boot/"
@@ -44,6 +46,11 @@ _LIVE: Final = (
         media.c.ended_at.is_(None),
         or_(media.c.expires_at.is_(None), media.c.expires_at > bindparam("now")),
         operations.c.ended_at.is_(None),
+        exists().where(
+            boot_tokens.c.operation_id == media.c.operation_id,
+            boot_tokens.c.ended_at.is_(None),
+            boot_tokens.c.expires_at > bindparam("now"),
+        ),
     )
 )
 _BY_KEY: Final = _LIVE.where(media.c.path == bindparam("path"))
@@ -95,7 +102,7 @@ def of_mac(c: Connection, mac: str, now: Micros) -> OfferRow | None:
 
 
 def by_key(c: Connection, key: str, now: Micros) -> OfferRow | None:
-    """None: there is none, it ended, its time is over, or its operation is."""
+    """None: there is none, it ended, its time is over, or its operation or its boot token is."""
     row = c.execute(_BY_KEY, {"path": PREFIX + key, "now": now}).one_or_none()
     return None if row is None else _row(row)
 
