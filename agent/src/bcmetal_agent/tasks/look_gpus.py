@@ -75,7 +75,7 @@ def _merge(
         notes["gpus"] = f"on the bus, and not told of by {tool}: {', '.join(silent[:8])}"
 
 
-def _address(text: str) -> str:
+def pci_address(text: str) -> str:
     """nvidia-smi writes the domain with eight digits: 00000000:3B:00.0."""
     domain, _, rest = text.strip().lower().partition(":")
     return f"{domain[-4:].rjust(4, '0')}:{rest}"
@@ -99,7 +99,7 @@ def parse_nvidia(said: str) -> list[Gpu]:
             memory = whole(mib)
             found.append(
                 Gpu(
-                    pci=_address(address),
+                    pci=pci_address(address),
                     model=_value(model),
                     uuid=_value(uuid),
                     memory_bytes=None if memory is None else memory * 2**20,
@@ -129,7 +129,7 @@ def parse_amd(said: str) -> list[Gpu]:
         if isinstance(bus, str):
             found.append(
                 Gpu(
-                    pci=_address(bus),
+                    pci=pci_address(bus),
                     model=_value(told.get("card series")) or _value(told.get("card model")),
                     uuid=_value(told.get("unique id")),
                     memory_bytes=whole(told.get("vram total memory (b)")),

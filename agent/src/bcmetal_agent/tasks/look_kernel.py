@@ -54,3 +54,11 @@ def _log(machine: Machine) -> bytes:
     finally:
         os.close(fd)
     return bytes(found)
+
+
+def hardware_errors(machine: Machine) -> int:
+    """How many lines of hardware errors the kernel's log holds; 0 where it is not to be read."""
+    try:
+        return _log(machine).count(b"[Hardware Error]")
+    except OSError:
+        return 0
