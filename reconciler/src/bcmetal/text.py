@@ -19,6 +19,18 @@ def clean(text: object) -> str:
     return out if len(str(text)) <= LONGEST else out + "…"
 
 
+_ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
+_CONTROL: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\uf8ff\ufeff\ufff0-\ufffb"
+    "\U000e0000-\U0010ffff]"
+)
+
+
+def log_text(text: str) -> str:
+    """Lines of a log: its line ends and tabs stay; escape sequences, other control characters and direction overrides go."""
+    return _CONTROL.sub("", re.sub(r"\r\n?", "\n", _ESCAPES.sub("", text)))
+
+
 def defused(cell: str) -> str:
     """A cell for a CSV: what a spreadsheet would take for a formula begins with an apostrophe instead."""
     return f"'{cell}" if cell.lstrip()[:1] in ("=", "+", "-", "@") or cell[:1] in ("\t", "\r") else cell

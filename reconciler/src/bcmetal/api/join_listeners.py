@@ -6,13 +6,15 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 import uvicorn
 from cryptography import x509
 
+from bcmetal.api.agents import AgentServices, Prepare
 from bcmetal.api.joining import JoinServices, build_join_app
 from bcmetal.api.node_door import LOOK_EVERY_S, build_node_app, close_the_revoked
 from bcmetal.api.node_tls import Connections, Listening, node_protocol
@@ -47,13 +49,18 @@ class JoinListeners:
         clock: Callable[[], Micros],
         entropy: Callable[[int], bytes],
         wake: Callable[[str | None], None],
+        prepare: Mapping[str, Prepare] | None = None,
+        images: Path | None = None,
     ) -> None:
+        """`prepare` and `images`: see `AgentServices`."""
         self._store = store
         self._vault = vault
         self._settings = settings
         self._clock = clock
         self._entropy = entropy
         self._wake = wake
+        self._prepare = dict(prepare or {})
+        self._images = images
         self._authority: Authority | None = None
         self._rows: CaRows | None = None
         self._vendors: tuple[x509.Certificate, ...] = ()
@@ -151,10 +158,19 @@ class JoinListeners:
             entropy=self._entropy,
             wake=self._wake,
         )
+        agents = AgentServices(
+            store=self._store,
+            settings=self._settings,
+            clock=self._clock,
+            entropy=self._entropy,
+            wake=self._wake,
+            images=self._images,
+            prepare=self._prepare,
+        )
         found: list[tuple[uvicorn.Server, socket.socket]] = []
         with contextlib.ExitStack() as held:  # both or none: an address may be taken when the CA comes while this runs
             for app, listen, context, protocol in (
-                (build_join_app(services), settings.daemon.agent_listen, listening.agents, PatientHttpTools),
+                (build_join_app(services, agents), settings.daemon.agent_listen, listening.agents, PatientHttpTools),
                 (
                     build_node_app(services),
                     settings.daemon.node_listen,

@@ -22,6 +22,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from bcmetal import __version__
+from bcmetal.api.agents import AgentServices, add_agent_routes
 from bcmetal.api.auth import Failures
 from bcmetal.api.faults import HEADERS, NotJson
 from bcmetal.api.pace import Buckets, Seldom
@@ -106,8 +107,8 @@ def rules_of(settings: Settings, pool: Pool) -> PoolRules:
     )
 
 
-def build_join_app(services: JoinServices) -> FastAPI:
-    """The routes of the agents' listener."""
+def build_join_app(services: JoinServices, agents: AgentServices | None = None) -> FastAPI:
+    """The routes of the agents' listener: of machines that join, and of agents in the ramdisk."""
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     door = JoinDoor(services)
     for path, answer in ((wire.JOIN_PATH, door.join), (wire.RENEW_PATH, door.renew)):
@@ -125,6 +126,8 @@ def build_join_app(services: JoinServices) -> FastAPI:
     app.add_api_route(wire.TRUST_BUNDLE_PATH, bundle, methods=["GET"], response_model=None)
     app.add_api_route(OPENAPI_PATH, openapi, methods=["GET"], response_model=None)
     app.add_api_route("/healthz", healthz, methods=["GET"], response_model=None)
+    if agents is not None:
+        add_agent_routes(app, agents)
     install_faults(app, services.entropy)
     return app
 

@@ -14,6 +14,7 @@ from bcmetal.store.agent_tables import agent_tasks, op_logs
 from bcmetal.store.ids import ENTROPY_BYTES, new_id
 from bcmetal.store.upsert import insert as upsert
 from bcmetal.store.values import Json
+from bcmetal.text import log_text
 
 LOG_LIMIT: Final = 4 * 2**20  # characters kept of one task's log
 State = Literal["waiting", "handed", "running", "done", "failed"]
@@ -48,7 +49,7 @@ class AgentTaskRow:
 
 @dataclass(frozen=True, slots=True)
 class NewReport:
-    """What an agent says of its task, cleaned. `log_offset`: of the first character of `log` in all that the agent has sent."""
+    """What an agent says of its task. `log` as it came; `log_offset`: of its first character in all that the agent has sent."""
 
     state: Literal["running", "done", "failed"]
     progress: int = 0
@@ -69,11 +70,7 @@ _OPEN: Final = (
     .limit(1)
 )
 _EVERY: Final = select(agent_tasks).where(t.operation_id == bindparam("operation_id")).order_by(t.created_at, t.task_id)
-_WAITING: Final = (
-    select(t.operation_id)
-    .where(t.operation_id.in_(bindparam("operation_ids", expanding=True)), t.ended_at.is_(None), t.handed_at.is_(None))
-    .distinct()
-)
+_WAITING: Final = select(t.operation_id).where(t.ended_at.is_(None), t.handed_at.is_(None)).distinct()
 _BY_ID: Final = select(agent_tasks).where(t.task_id == bindparam("task_id"))
 _HAND: Final = (
     update(agent_tasks)
@@ -154,9 +151,9 @@ def present(c: Connection, operation_id: str) -> AgentTaskRow | None:
     return None if row is None else _row(row)
 
 
-def waiting(c: Connection, operation_ids: list[str]) -> frozenset[str]:
-    """Those of the operations that have a task which was never handed out."""
-    return frozenset(c.execute(_WAITING, {"operation_ids": operation_ids}).scalars())
+def waiting(c: Connection) -> frozenset[str]:
+    """The operations that have a task which was never handed out."""
+    return frozenset(c.execute(_WAITING).scalars())
 
 
 def by_id(c: Connection, task_id: str) -> AgentTaskRow | None:
@@ -179,7 +176,7 @@ def report(c: Connection, task: AgentTaskRow, said: NewReport, now: Micros) -> b
 
     The caller holds the agent's row (`agents.calls`), and read the task after that: so no report is between.
     """
-    read, kept, texts = _more(task, said)
+    read, kept, text = _more(task, said)
     ended = said.state != "running"
     changed = c.execute(
         _REPORT,
@@ -199,29 +196,26 @@ def report(c: Connection, task: AgentTaskRow, said: NewReport, now: Micros) -> b
     )
     if not changed.rowcount:
         return False
-    start = task.log_kept
-    for text in texts:
-        c.execute(
-            _LOG, {"operation_id": task.operation_id, "stream": task.name, "start": start, "text": text, "at": now}
-        )
-        start += len(text)
+    if text:
+        log = {"operation_id": task.operation_id, "stream": task.name, "start": task.log_kept, "text": text, "at": now}
+        c.execute(_LOG, log)
     return True
 
 
-def _more(task: AgentTaskRow, said: NewReport) -> tuple[int, int, list[str]]:
+def _more(task: AgentTaskRow, said: NewReport) -> tuple[int, int, str]:
     """How far the log was read and kept after this report, and what is new of it. What came before is not taken again."""
     read = max(task.log_read, said.log_offset + len(said.log))
     missing = max(0, said.log_offset - task.log_read)
     new = said.log[max(0, task.log_read - said.log_offset) :]
-    if not new or task.log_kept >= LOG_LIMIT:
-        return (read if new else task.log_read), task.log_kept, []
+    if not new or task.log_kept > LOG_LIMIT:  # beyond it once the line is there that says so
+        return (read if new else task.log_read), task.log_kept, ""
+    new = log_text(new)
     if missing:
         new = f"\n[bcmetal: {missing} characters of this log never came]\n{new}"
-    if task.log_kept + len(new) < LOG_LIMIT:
-        return read, task.log_kept + len(new), [new]
-    new = new[: LOG_LIMIT - task.log_kept]
-    cut = f"\n[bcmetal: the log is cut here, after {LOG_LIMIT} characters]\n"
-    return read, task.log_kept + len(new) + len(cut), [new + cut]
+    if task.log_kept + len(new) <= LOG_LIMIT:
+        return read, task.log_kept + len(new), new
+    cut = f"{new[: LOG_LIMIT - task.log_kept]}\n[bcmetal: the log is cut here, after {LOG_LIMIT} characters]\n"
+    return read, task.log_kept + len(cut), cut
 
 
 def log_of(c: Connection, operation_id: str, name: str) -> str:

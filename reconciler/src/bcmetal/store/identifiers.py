@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from sqlalchemy import Connection, bindparam, delete, exists, select
@@ -47,6 +48,7 @@ _LET_GO: Final = delete(identities).where(
         node_identifiers.c.usable,
     ),
 )
+_HOLDERS: Final = select(identities).where(identities.c.value_norm.in_(bindparam("values", expanding=True)))
 _FREE: Final = delete(identities).where(identities.c.node_id == bindparam("a_node_id"))
 _FORGET: Final = delete(node_identifiers).where(node_identifiers.c.node_id == bindparam("a_node_id"))
 
@@ -56,6 +58,15 @@ def of_node(c: Connection, node_id: str) -> tuple[Identifier, ...]:
         Identifier(row.kind, row.value_norm, row.raw, row.source, row.usable)
         for row in c.execute(_OF_NODE, {"node_id": node_id})
     )
+
+
+def holders(c: Connection, said: Collection[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Kind and live node of the exclusive ones (uuid, mac) among these kinds and normal values."""
+    values = sorted({value for _, value in said})
+    if not values:
+        return ()
+    found = c.execute(_HOLDERS, {"values": values})
+    return tuple(sorted((row.kind, row.node_id) for row in found if (row.kind, row.value_norm) in said))
 
 
 def set_from(c: Connection, node_id: str, fact: SetIdentifiers, now: Micros) -> None:

@@ -1,0 +1,145 @@
+"""Hello: an agent in the ramdisk shows its operation's boot token, and binds its own key to it. One transaction.
+
+The same key again gets the same answer: the first one was lost. A second key means that somebody else has the token, and nobody can tell
+who is who: it ends, and with it the session that it began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy import Connection
+
+from bcmetal.decisions import Micros
+from bcmetal.errors import PermissionDenied
+from bcmetal.join.claims import Claim
+from bcmetal.store import agents, boot_tokens, identifiers, nodes, outbox
+from bcmetal.store.agents import AgentRow
+from bcmetal.store.boot_tokens import BootTokenRow
+from bcmetal.store.ids import ENTROPY_BYTES, new_id
+from bcmetal.store.values import Identifier, NewEvent, SetCondition
+
+CONDITION: Final = "agent"
+CONFLICT: Final = "security.boot-token.conflict"
+
+
+class HelloRefused(PermissionDenied):
+    """The hello is refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saying:
+    """A hello whose token was proven."""
+
+    sha256: bytes
+    public_key: bytes
+    claim: Claim
+    version: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Welcomed:
+    agent: AgentRow
+
+
+@dataclass(frozen=True, slots=True)
+class Turned:
+    """What a refusal left behind is written; this says why. `wake`: the operation has to look."""
+
+    node_id: str
+    reason: str
+    message: str
+    wake: bool = False
+
+
+def hello(c: Connection, said: Saying, entropy: Callable[[int], bytes], now: Micros) -> Welcomed | Turned:
+    """Raises HelloRefused: the token is no more."""
+    found = boot_tokens.shown(c, said.sha256, lock=True)
+    if found is None:
+        raise HelloRefused("this boot token is forgotten", reason="unknown")
+    token = found.token
+    if found.over:
+        return _not_ours(c, token, now)
+    known = agents.of_token(c, token.operation_id, token.n)
+    if token.ended_at is not None:
+        return Turned(token.node_id, "ended", "this boot token has ended: boot the machine by its newest medium")
+    if known is not None and known.public_key == said.public_key:
+        return Welcomed(known)
+    if known is not None:
+        return _conflict(c, token, said, known, now)
+    if token.expires_at <= now:
+        return Turned(token.node_id, "expired", "this boot token's time is over")
+    stranger = differs(said.claim, identifiers.of_node(c, token.node_id), _anothers(c, token.node_id, said.claim))
+    if stranger is not None:
+        why = f"another machine than this one booted its medium: {stranger}"
+        _tell(c, token.node_id, SetCondition(CONDITION, "warning", "warning", "other-machine", why), now)
+        return Turned(token.node_id, "other-machine", f"this is not the machine that the boot token is for: {stranger}")
+    agent = AgentRow(
+        session_id=new_id("as", now, entropy(ENTROPY_BYTES)),
+        operation_id=token.operation_id,
+        token_n=token.n,
+        node_id=token.node_id,
+        public_key=said.public_key,
+        identifiers={name: value for name, value in said.claim.doc.items() if value},
+        version=said.version,
+        address=said.address,
+        hello_at=now,
+        seen_at=now,
+        sequence=0,
+        ended_at=None,
+    )
+    agents.add(c, agent)
+    _tell(c, token.node_id, SetCondition(CONDITION, "ok", "info", "", ""), now)
+    agents.wake(c, token.node_id, token.operation_id, now)
+    return Welcomed(agent)
+
+
+def differs(claim: Claim, known: Iterable[Identifier], anothers: str | None = None) -> str | None:
+    """Why it is not the machine that is known by these; None: it may well be.
+
+    One identifier that agrees is enough: BMCs and firmware disagree on the others often (a board's serial for the system's, a GUID of the
+    BMC's own). `anothers`: a kind by which it is another machine that is known here, whatever else agrees.
+    """
+    if anothers is not None:
+        return f"by its {anothers} it is another node's machine"
+    usable = {(one.kind, one.value_norm) for one in known if one.usable}
+    if usable & claim.usable:
+        return None
+    both = sorted({kind for kind, _ in usable} & {kind for kind, _ in claim.usable})
+    return f"it has another {' and another '.join(both)}" if both else None
+
+
+def _anothers(c: Connection, node_id: str, claim: Claim) -> str | None:
+    return next((kind for kind, holder in identifiers.holders(c, claim.usable) if holder != node_id), None)
+
+
+def _not_ours(c: Connection, token: BootTokenRow, now: Micros) -> Turned:
+    """An agent whose operation is over: it gets nothing, and somebody has to see that the machine is not in its own system."""
+    why = "an agent in the ramdisk calls home, but is not ours to run: no operation of this machine waits for it"
+    _tell(c, token.node_id, SetCondition(CONDITION, "warning", "warning", "not-ours-to-run", why), now)
+    return Turned(token.node_id, "not-ours-to-run", "the operation that this boot token was for is over")
+
+
+def _conflict(c: Connection, token: BootTokenRow, said: Saying, known: AgentRow, now: Micros) -> Turned:
+    boot_tokens.conflict(c, token, now)
+    agents.wake(c, token.node_id, token.operation_id, now)
+    owner = nodes.owner(c, token.node_id)
+    if owner is not None:
+        data = {
+            "operationId": token.operation_id,
+            "conflicts": boot_tokens.conflicts(c, token.operation_id),
+            "addresses": sorted({known.address, said.address}),
+        }
+        id_ = outbox.derived_id(now, CONFLICT, token.operation_id, token.n)
+        event = NewEvent(id_, token.node_id, owner.tenant_id, owner.pool_id, owner.site_id, CONFLICT, data)
+        outbox.add(c, [event], now)
+    message = "this boot token was used with two keys and is void: boot the machine by its newest medium"
+    return Turned(token.node_id, "conflict", message, wake=True)
+
+
+def _tell(c: Connection, node_id: str, condition: SetCondition, now: Micros) -> None:
+    if nodes.owner(c, node_id) is not None:
+        nodes.apply(c, node_id, [condition], now)
