@@ -15,6 +15,8 @@ import fcntl
 import json
 import logging
 import os
+import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +29,7 @@ from bcmetal_agent.client import Refused
 from bcmetal_agent.pace import Clock, Pace, SystemClock
 from bcmetal_agent.session import AnyTask, Session, Site
 from bcmetal_agent.state import StateError, write_file
-from bcmetal_agent.tasks import power
+from bcmetal_agent.tasks import power, rescue
 from bcmetal_agent.tasks.doing import TaskFailed
 from bcmetal_agent.tasks.tools import run as run_tool
 from bcmetal_agent.wire_tasks import Heard, Idle, Report
@@ -40,6 +42,7 @@ FINDER: Final = Path("/usr/lib/bcmetal/find-token")
 
 TELL_S: Final = 2.0  # how often a task's progress is told
 ALIVE_S: Final = 6.0  # how often where nothing has changed, so that a stop is heard
+TEND_S: Final = 2.0  # how often the end of a rescue is looked for
 LONGEST_S: Final = 30.0
 OVER_S: Final = 30.0  # between two looks for a token that the daemon takes
 _SAY_S: Final = 30.0  # how often the same words go to the console
@@ -69,12 +72,14 @@ class Ramdisk:
     tell_s: float = TELL_S
     over_s: float = OVER_S
     power_off: Callable[[str, Callable[[float], object]], None] = power.act
+    rescue_places: rescue.Places = field(default_factory=rescue.Places)
     _said: tuple[str, float] = ("", 0.0)
 
     def run(self) -> NoReturn:
         """For ever. Raises BadSite, StateError, OSError (of its own folder)."""
         site = Site.read(self.places.site_file)
         with self._alone():
+            threading.Thread(target=self._end_rescues, daemon=True).start()
             while True:
                 session = self.open_session(site, self._token(), self.places.folder)
                 try:
@@ -94,7 +99,7 @@ class Ramdisk:
                 self._look_anew(f"there is no boot token that can be used: {why}")
 
     def _look_anew(self, why: str) -> None:
-        log.warning("%s; looking for another in %.0f s", why, self.over_s)
+        self._say(f"{why}; looking for another", every_s=600)
         self.clock.sleep(self.over_s)
         if self.places.finder is not None and self.places.finder.exists():
             try:
@@ -243,6 +248,18 @@ class Ramdisk:
             doc = {"taskId": work.task.task_id, "offset": work.offset}
             write_file(self.places.folder / "task.json", json.dumps(doc))
 
+    def _end_rescues(self) -> NoReturn:
+        """Also one that was opened before this agent was started, and while the daemon is not heard."""
+        while True:
+            try:
+                ended = rescue.tend(self.rescue_places)
+            except OSError as error:
+                log.error("a rescue whose time is over cannot be ended: %s", error.strerror)
+            else:
+                if ended:
+                    log.warning("%s", ended)
+            time.sleep(TEND_S)
+
     # ------------------------------------------------------------ words and breaks
 
     def _pace(self) -> Pace:
@@ -253,10 +270,10 @@ class Ramdisk:
         self._say(f"{answer.reason}; trying again")
         self.clock.sleep(seconds)
 
-    def _say(self, text: str) -> None:
-        """Not the same again within half a minute: the console is also for the ramdisk's other words."""
+    def _say(self, text: str, every_s: float = _SAY_S) -> None:
+        """Not the same again so soon: the console is also for the ramdisk's other words."""
         now_s = self.clock.monotonic()
-        if text != self._said[0] or now_s - self._said[1] >= _SAY_S:
+        if text != self._said[0] or now_s - self._said[1] >= every_s:
             self._said = (text, now_s)
             log.warning("%s", text)
 

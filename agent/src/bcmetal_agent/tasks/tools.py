@@ -70,10 +70,8 @@ def run(
     the program was killed.
     """
     name = argv[0]
-    env = dict(_ENV)
-    if os.environ.get("BCMETAL_AGENT_PATH"):
-        env["PATH"] = os.environ["BCMETAL_AGENT_PATH"]
-    program = _which(name, env["PATH"])
+    env = {**_ENV, "PATH": _path()}
+    program = find(name)
     try:
         process = subprocess.Popen(  # noqa: S603 - a list, and no shell
             [program, *argv[1:]],
@@ -93,14 +91,19 @@ def run(
             _end(process)
 
 
-def _which(name: str, path: str) -> str:
+def find(name: str) -> str:
+    """The program's path, for one that `run` is not for. Raises ToolMissing."""
     if "/" in name:
         return name
-    for folder in path.split(":"):
+    for folder in _path().split(":"):
         candidate = f"{folder}/{name}"
         if os.access(candidate, os.X_OK):
             return candidate
     raise ToolMissing(name)
+
+
+def _path() -> str:
+    return os.environ.get("BCMETAL_AGENT_PATH") or _ENV["PATH"]
 
 
 def _gather(
