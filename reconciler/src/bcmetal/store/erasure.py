@@ -16,6 +16,8 @@ from bcmetal.store.values import AddErasureRecord, Json
 
 @dataclass(frozen=True, slots=True)
 class ErasureRow:
+    """`text` is the record's own, byte for byte; with a `signature` it is what was signed, and says all of it by itself."""
+
     record_id: str
     serial: str
     node_id: str
@@ -23,6 +25,8 @@ class ErasureRow:
     pool_id: str
     doc: Json
     at: Micros
+    text: str
+    signature: bytes | None
 
 
 _ADD: Final = insert(erasure_records)
@@ -43,7 +47,8 @@ def add(c: Connection, node_id: str, tenant_id: str, pool_id: str, fact: AddEras
             "node_id": node_id,
             "tenant_id": tenant_id,
             "pool_id": pool_id,
-            "doc": jsontext.dump(dict(fact.doc)),
+            "doc": jsontext.dump(dict(fact.doc)) if fact.signed is None else fact.signed.text,
+            "signature": None if fact.signed is None else fact.signed.signature,
             "at": now,
         },
     )
@@ -67,10 +72,11 @@ def list_page(
     pools: Sequence[str] | None = None,
     node: str | None = None,
     serial: str | None = None,
+    records: Sequence[str] | None = None,
 ) -> tuple[list[ErasureRow], str | None]:
     """Newest first. `node`: an id, or a name that a node of the tenant has, or had when it was removed. A serial is compared without case.
 
-    `pools` None: of all, also those that are no more. The cursor is opaque; None: that was the last page.
+    `pools` None: of all, also those that are no more. `records`: these ids alone. The cursor is opaque; None: that was the last page.
     """
     r = erasure_records.c
     found = select(erasure_records).where(r.tenant_id == tenant_id).order_by(r.at.desc(), r.record_id.desc())
@@ -81,6 +87,8 @@ def list_page(
         found = found.where(or_(r.node_id == node, *(r.node_id.in_(ids) for ids in named)))
     if serial is not None:
         found = found.where(func.lower(r.serial) == serial.lower())
+    if records is not None:
+        found = found.where(r.record_id.in_(list(records)))
     if cursor is not None:
         at_text, _, last_id = cursor.partition(".")
         at = int(at_text) if at_text.isdecimal() else 0
@@ -99,4 +107,6 @@ def _row(row: Row[Any]) -> ErasureRow:
         pool_id=row.pool_id,
         doc=jsontext.load(row.doc),
         at=Micros(row.at),
+        text=row.doc,
+        signature=None if row.signature is None else bytes(row.signature),
     )

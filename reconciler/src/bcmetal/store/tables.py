@@ -354,6 +354,11 @@ erasure_records = Table(
 )
 Index("erasure_records_tenant", erasure_records.c.tenant_id, erasure_records.c.at)
 
+# Public halves of the keys that sign erasure records, for ever; the private half of the one that signs now is sealed under its id.
+proof_keys = Table(
+    "proof_keys", metadata, key("key_id"), words("public_key"), moment("created_at"), maybe_moment("retired_at")
+)
+
 tombstones = Table(
     "tombstones",
     metadata,

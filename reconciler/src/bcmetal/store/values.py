@@ -332,10 +332,21 @@ class StoreBaseline:
 
 
 @dataclass(frozen=True, slots=True)
+class SignedText:
+    """The record's very text (ASCII), and the signature over its bytes."""
+
+    text: str
+    signature: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class AddErasureRecord:
+    """`signed` takes the place of `doc`, which is then what its text says; None: the record is stored without a signature."""
+
     record_id: str
     serial: str
     doc: Json
+    signed: SignedText | None = None
 
 
 @dataclass(frozen=True, slots=True)
