@@ -18,7 +18,7 @@ from typing import Final
 from bcmetal_agent.tasks.disk_identity import clean, same_serial
 from bcmetal_agent.tasks.disks import BlockDevice, opened
 from bcmetal_agent.tasks.doing import TaskFailed
-from bcmetal_agent.tasks.erase_ways import CLEAR, HOUR_S, Blocked, PURGE, Elapsed, Offers, Refused, Way, Work, ask, wait
+from bcmetal_agent.tasks.erase_ways import CLEAR, HOUR_S, PURGE, Blocked, Elapsed, Offers, Refused, Way, Work, ask, wait
 from bcmetal_agent.tasks.tools import Ran, ToolFailed, run
 from bcmetal_agent.wire_tasks import Method
 
