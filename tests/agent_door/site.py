@@ -104,7 +104,9 @@ class Agent:
         return self.call("POST", wire_tasks.REPORT_PATH, body)
 
     def image(self, method: str = "GET", **more: str) -> Answered:
-        return self.call(method, wire_tasks.IMAGE_PATH, b"", **more)
+        self.sequence += 1
+        headers = {**self.headers(method, wire_tasks.IMAGE_PATH, b"", self.sequence), **more}
+        return self.site.db.run(self.site.patient(self.site.app, method, wire_tasks.IMAGE_PATH, b"", headers))
 
 
 class AgentSite:
@@ -177,7 +179,9 @@ class AgentSite:
     def an_agent(self, token: str = "", **options: Any) -> Agent:
         return Agent(self, token or self.a_token(**options))
 
-    def a_task(self, name: str = "inventory", kind: str = "inventory", file: str | None = None, **params: Any) -> str:
+    def a_task(
+        self, name: str = "inventory", kind: str = "inventory", /, *, file: str | None = None, **params: Any
+    ) -> str:
         args = (self.operation_id, self.node_id, name, kind, params, self.now, file)
         return self.db.write(agent_tasks.put, *args).task_id
 
@@ -218,8 +222,8 @@ class AgentSite:
     ) -> Answered:
         return await answer_of(self.app, path, body, headers, method=method, address=address)
 
-    async def patient(self, app: FastAPI, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> bytes:
-        """A caller that stays on the line; the answer's body."""
+    async def patient(self, app: FastAPI, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Answered:
+        """A caller that stays on the line, as `answer_of`'s does not."""
         got = [{"type": "http.request", "body": body, "more_body": False}]
         sent: list[dict[str, Any]] = []
         gone = asyncio.Event()
@@ -248,4 +252,6 @@ class AgentSite:
             "server": ("127.0.0.1", 8445),
         }
         await app(scope, receive, send)
-        return b"".join(one.get("body", b"") for one in sent)
+        start, *rest = sent
+        heads = {name.decode().lower(): value.decode() for name, value in start["headers"]}
+        return Answered(int(start["status"]), heads, b"".join(one.get("body", b"") for one in rest))

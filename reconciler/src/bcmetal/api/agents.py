@@ -53,9 +53,11 @@ HELLO_BURST: Final = 120  # of one address, behind which a whole rack may be
 HELLO_EACH_S: Final = 5.0
 CALL_BURST: Final = 120  # of one session
 CALL_EACH_S: Final = 10.0
+DEPTH: Final = 32  # of a result
 UNNAMED: Final = "task-failed"
 _TOKEN: Final = re.compile(r"bcbt_[0-9a-z]{26}\.[A-Za-z0-9_-]{43}")
 _SESSION: Final = re.compile(r"as_[0-9a-hjkmnp-tv-z]{26}")
+_TASK: Final = re.compile(r"at_[0-9a-hjkmnp-tv-z]{26}")
 _SEQUENCE: Final = re.compile(r"[1-9][0-9]{0,15}")
 _CODE: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
@@ -187,6 +189,8 @@ class AgentDoor:
         services = self._services
         call = await self._signed(request, wire_tasks.REPORT_LIMIT)
         message = _decoded(wire_tasks.Report, request, call.raw, wire_tasks.REPORT_LIMIT)
+        if not _TASK.fullmatch(message.task_id):  # PostgreSQL takes no text with a NUL
+            raise InvalidInput([Fault("taskId", "is no task's id")])
         said = said_in(message)
         heard = await services.store.write(_report, call, message.task_id, said)
         if said.state != "running":
@@ -341,14 +345,16 @@ def said_in(message: wire_tasks.Report) -> NewReport:
     )
 
 
-def _plain(value: Any) -> Any:
-    """Every text in it without control characters; the depth was bounded when it was read."""
+def _plain(value: Any, depth: int = 0) -> Any:
+    """Every text in it without control characters. Raises InvalidInput."""
+    if depth > DEPTH:
+        raise InvalidInput([Fault("result", "is nested too deep")])
     if isinstance(value, str):
         return log_text(value)
     if isinstance(value, dict):
-        return {log_text(name): _plain(inner) for name, inner in value.items()}
+        return {log_text(name): _plain(inner, depth + 1) for name, inner in value.items()}
     if isinstance(value, list):
-        return [_plain(inner) for inner in value]
+        return [_plain(inner, depth + 1) for inner in value]
     return value
 
 
