@@ -58,9 +58,9 @@ def model_words(text: object) -> frozenset[str]:
 def same_model(one: object, other: object) -> bool:
     """One holds all the words of the other, or begins with it: SCSI's INQUIRY has room for 16 characters."""
     first, second = model_words(one), model_words(other)
-    if not first or not second:
-        return False
     short, long = sorted((folded(one), folded(other)), key=len)
+    if not first or not second:
+        return short == long != ""
     return first <= second or second <= first or (len(short) >= 12 and short in long)
 
 
@@ -72,4 +72,4 @@ def same_maker(one: object, other: object) -> bool:
                 return name
         return plain.partition(" ")[0]
 
-    return key(one) == key(other) != ""
+    return key(one) == key(other) != "" or folded(one) == folded(other) != ""
