@@ -18,6 +18,7 @@ from typing import Any, Final, NoReturn
 
 from bcmetal_agent.bearer import NoToken, TokenSource
 from bcmetal_agent.client import CALL_S
+from bcmetal_agent.config_drive import ConfigDrive
 from bcmetal_agent.join import Denied, Joiner, NotConfigured, Plan, Waiting
 from bcmetal_agent.notify import Notifier
 from bcmetal_agent.pace import Clock, SystemClock
@@ -103,8 +104,15 @@ def _join(options: argparse.Namespace, notifier: Notifier, clock: Clock) -> int:
 
 
 def _run(options: argparse.Namespace, notifier: Notifier, clock: Clock) -> int:
+    if options.config_drive is not None and (options.server or options.token_file or options.ca):
+        raise NotConfigured("--config-drive says whom to join: --server, --ca and --token-file do not go with it")
     state = StateFolder(options.state_dir)
     with state.locked():
+        joined = state.current() is not None and state.attempt("join") is None
+        if options.config_drive is not None and not joined:  # afterwards neither the drive nor its token is needed
+            drive = ConfigDrive.read(options.config_drive)
+            options.server, options.node_server, options.ca = drive.server, drive.node_server, drive.pin
+            options.token_file = drive.token.place
         _agent(options, state, notifier, clock).run()
     return OK
 
@@ -152,7 +160,8 @@ def _plan(options: argparse.Namespace) -> Plan:
     if options.node_server is None:
         raise NotConfigured("--node-server goes with --server: the listener for machines that have joined")
     token = TokenSource(options.token_file) if options.token_file else None
-    if token is not None and token.readable_by_others():
+    on_drive = getattr(options, "config_drive", None) is not None  # where nobody can change a file's mode
+    if token is not None and not on_drive and token.readable_by_others():
         log.warning("the token file can be read by others than its owner: chmod 600")
     return Plan(
         server=options.server,
@@ -193,6 +202,12 @@ def _parser() -> argparse.ArgumentParser:
     join.add_argument("--json", action="store_true", help="print the result as JSON")
     run = _verb(verbs, "run", "join if need be, then renew in time, for as long as the machine runs", _run)
     _joining(run)
+    run.add_argument(
+        "--config-drive",
+        type=Path,
+        metavar="DIR",
+        help="where a config drive is mounted whose bcmetal/join.json and bcmetal/token say whom to join",
+    )
     run.add_argument("--secrets", nargs="+", metavar="NAME", type=_secret, help="platform secrets to fetch, by name")
     run.add_argument(
         "--secrets-dir",
