@@ -104,6 +104,7 @@ _READ_LOG: Final = (
     .where(op_logs.c.operation_id == bindparam("operation_id"), op_logs.c.stream == bindparam("stream"))
     .order_by(op_logs.c.start)
 )
+_PRUNE: Final = delete(agent_tasks).where(t.created_at < bindparam("before"))
 _PRUNE_LOGS: Final = delete(op_logs).where(op_logs.c.at < bindparam("before"))
 
 
@@ -223,8 +224,10 @@ def log_of(c: Connection, operation_id: str, name: str) -> str:
     return "".join(c.execute(_READ_LOG, {"operation_id": operation_id, "stream": name}).scalars())
 
 
-def prune_logs(c: Connection, before: Micros) -> int:
-    return int(c.execute(_PRUNE_LOGS, {"before": before}).rowcount)
+def prune(c: Connection, before: Micros) -> int:
+    """Forget tasks that were put before that time, and what was logged before it; how many."""
+    c.execute(_PRUNE_LOGS, {"before": before})
+    return int(c.execute(_PRUNE, {"before": before}).rowcount)
 
 
 def _row(row: Row[Any]) -> AgentTaskRow:

@@ -83,7 +83,7 @@ _SHOWN: Final = (
     .where(t.sha256 == bindparam("sha256"))
 )
 _PRUNE: Final = delete(boot_tokens).where(t.expires_at < bindparam("before"))
-_PRUNE_AGENTS: Final = delete(agents).where(agents.c.ended_at < bindparam("before"))
+_PRUNE_AGENTS: Final = delete(agents).where(agents.c.hello_at < bindparam("before"))
 
 
 def mint(
@@ -147,7 +147,7 @@ def shown(c: Connection, sha256: bytes, *, lock: bool = False) -> Shown | None:
 
 
 def prune(c: Connection, before: Micros) -> int:
-    """Forget tokens, and sessions, that were over before that time."""
+    """Forget tokens whose time was over, and sessions that began, before that time; how many tokens."""
     c.execute(_PRUNE_AGENTS, {"before": before})
     return int(c.execute(_PRUNE, {"before": before}).rowcount)
 
