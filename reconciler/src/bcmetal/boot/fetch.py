@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from bcmetal.boot.formats import Format
 from bcmetal.boot.hops import CHUNK, Answer, FetchCancelled, FetchPolicy, follow
 from bcmetal.boot.outbound import AddressRefused, NoConnection
 from bcmetal.errors import LAST_ERRORS
@@ -42,11 +43,16 @@ class ImageFault(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ImageSource:
-    """Where an image is and what it must be. Without a well-formed checksum nothing is fetched."""
+    """Where an image is and what it must be. Without a well-formed checksum nothing is fetched.
+
+    `tenant`: who named the address; what is fetched for him serves nobody else. None: the configuration names it, it serves everybody.
+    """
 
     url: str
     sha256: str | None = None
     sha512: str | None = None
+    format: Format = "iso"
+    tenant: str | None = None
 
     @property
     def checksums(self) -> dict[str, str]:
@@ -100,8 +106,13 @@ def fetch(
     except NoConnection as error:
         raise ImageFault("image-unreachable", str(error)) from error
     except OSError as error:
-        why = os.strerror(error.errno) if error.errno else "input or output failed"
-        raise ImageFault("image-unreachable", f"the image cannot be kept here: {why}") from error
+        raise not_kept(error) from error
+
+
+def not_kept(error: OSError) -> ImageFault:
+    """Tried again: room may be made."""
+    why = os.strerror(error.errno) if error.errno else "input or output failed"
+    return ImageFault("image-unreachable", f"the image cannot be kept here: {why}")
 
 
 @dataclass(frozen=True, slots=True)
