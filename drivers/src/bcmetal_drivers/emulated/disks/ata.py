@@ -115,8 +115,7 @@ def _security(drive: Drive, command: str, word: str) -> Answer:
 
 def _erase(drive: Drive, command: str, said: bytes) -> Answer:
     drive.commands.append(command)
-    if drive.dies or drive.security.cut:
-        drive.security.cut = False
+    if drive.dies:
         drive.wipe("zeros", 0.5)
         return Answer(said, b"SECURITY_ERASE: Input/output error\n", _IO_ERROR)
     drive.wipe("zeros")

@@ -16,7 +16,7 @@ _PIECE: Final = 1 << 20
 
 @dataclass
 class Security:
-    """ATA's. `cut`: the power goes in the middle of the next erase."""
+    """ATA's security feature set. `frozen_at_boot`: the firmware freezes it, each time."""
 
     supported: bool = True
     enhanced: bool = True
@@ -24,7 +24,6 @@ class Security:
     locked: bool = False
     frozen: bool = False
     frozen_at_boot: bool = False
-    cut: bool = False
     password: str = ""
 
 
