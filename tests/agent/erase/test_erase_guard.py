@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,7 +53,7 @@ def test_each_drive_has_an_outcome_of_its_own_and_the_others_are_left_alone(benc
     ],
 )
 def test_such_a_disk_is_never_written_to(
-    bench: Bench, phase: str, kind: Kind, settings: dict[str, object], state: str
+    bench: Bench, phase: str, kind: Kind, settings: dict[str, Any], state: str
 ) -> None:
     disk = bench.disk(kind, "S1", **settings)
     assert bench.one(phase, bench.planned(disk, ["nvme-crypto", "scsi-sanitize", "overwrite"])).state == state
