@@ -17,14 +17,16 @@ from bcmetal.api.faults import NotJson, TooLarge
 from bcmetal.api.openapi import VERSION, errors_by_status
 from bcmetal.errors import (
     BcmetalError,
+    Conflict,
     Internal,
     InvalidInput,
+    NotFound,
     PermissionDenied,
     RateLimited,
     Unauthenticated,
     Unavailable,
 )
-from bcmetal_agent import wire
+from bcmetal_agent import wire, wire_tasks
 
 PATH: Final = "/api/openapi.json"
 INTEGER_END: Final = 2**53
@@ -59,7 +61,7 @@ class _Schemas:
             given = one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING
             if given or (sent and one.default is not None):
                 required.append(name)
-            elif isinstance(one.default, str | int):
+            elif isinstance(one.default, str | int):  # a flag too
                 properties[name] = {**properties[name], "default": one.default}
         return {
             "type": "object",
@@ -87,6 +89,10 @@ class _Schemas:
             return {"type": "array", "items": items} | ({} if limit is None else {"maxItems": limit})
         if hint is str:
             return {"type": "string"} | ({} if limit is None else {"maxLength": limit})
+        if hint is bool:
+            return {"type": "boolean"}
+        if origin is dict:
+            return {"type": "object"}
         if hint is int:
             return {"type": "integer", "minimum": 0, "exclusiveMaximum": INTEGER_END}
         return self.ref(hint, sent=sent)
@@ -94,7 +100,7 @@ class _Schemas:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Operation:
-    """`answers`: status → the messages that it may be."""
+    """`answers`: status → the messages that it may be; none: bytes."""
 
     id: str
     about: str
@@ -104,6 +110,7 @@ class _Operation:
     message: type[Any] | None = None
 
 
+_SIGNED: Final[tuple[Mapping[str, Sequence[str]], ...]] = ({"session": [], "sequence": [], "signature": []},)
 _ANYBODY: Final[tuple[Mapping[str, Sequence[str]], ...]] = ({},)
 _AS_NODE: Final[tuple[Mapping[str, Sequence[str]], ...]] = ({"node": []},)
 
@@ -148,10 +155,47 @@ _SECRETS: Final = _Operation(
 )
 _ROOTS_AS_NODE: Final = dataclasses.replace(_ROOTS, faults=(Unauthenticated, *_ALWAYS), security=_AS_NODE)
 
+_HELLO: Final = _Operation(
+    "hello",
+    "Begin a session of the ramdisk's agent. The boot token is bound to the key; with a second key it is void.",
+    {200: (wire_tasks.Welcome,)},
+    (*_BODY, Unauthenticated, PermissionDenied, RateLimited, *_ALWAYS),
+    ({"bootToken": []},),
+    wire_tasks.Hello,
+)
+_CALL: Final[Faults] = (Unauthenticated, PermissionDenied, Conflict, RateLimited, *_ALWAYS)
+_NEXT: Final = _Operation(
+    "next",
+    f"The present task, as soon as there is one. Idle after {wire_tasks.POLL_S} seconds at the latest.",
+    {200: (wire_tasks.Task, wire_tasks.Idle)},
+    (*_BODY, *_CALL),
+    _SIGNED,
+    wire_tasks.Next,
+)
+_REPORT: Final = _Operation(
+    "report",
+    "What became of a task so far. The same report again changes nothing.",
+    {200: (wire_tasks.Heard,)},
+    (*_BODY, *_CALL),
+    _SIGNED,
+    wire_tasks.Report,
+)
+_IMAGE: Final = _Operation(
+    "image",
+    "The image of the task that is under way. Whole, or the range that is asked for.",
+    {200: (), 206: ()},
+    (TooLarge, *_CALL, NotFound),
+    _SIGNED,
+)
+
 _AGENTS: Final = {
     wire.JOIN_PATH: ("post", _JOIN),
     wire.RENEW_PATH: ("post", _RENEW_LATE),
     wire.TRUST_BUNDLE_PATH: ("get", _ROOTS),
+    wire_tasks.HELLO_PATH: ("post", _HELLO),
+    wire_tasks.NEXT_PATH: ("post", _NEXT),
+    wire_tasks.REPORT_PATH: ("post", _REPORT),
+    wire_tasks.IMAGE_PATH: ("get", _IMAGE),
 }
 _NODES: Final = {
     wire.RENEW_PATH: ("post", _RENEW),
@@ -180,6 +224,10 @@ def _document(version: str, title: str, operations: Mapping[str, tuple[str, _Ope
     schemes: dict[str, Json] = {
         "token": {"type": "http", "scheme": "bearer", "description": "a join token"},
         "node": {"type": "mutualTLS", "description": "the node's own certificate"},
+        "bootToken": {"type": "http", "scheme": "bearer", "description": "the boot token of the medium"},
+        "session": _header(wire_tasks.SESSION_HEADER, "the session's id, from hello"),
+        "sequence": _header(wire_tasks.SEQUENCE_HEADER, "a number larger than that of the call before"),
+        "signature": _header(wire_tasks.SIGNATURE_HEADER, "base64 of the session key's signature over this very call"),
     }
     return {
         "openapi": VERSION,
@@ -192,9 +240,17 @@ def _document(version: str, title: str, operations: Mapping[str, tuple[str, _Ope
     }
 
 
+def _header(name: str, about: str) -> Json:
+    return {"type": "apiKey", "in": "header", "name": name, "description": about}
+
+
 def _operation(one: _Operation, schemas: _Schemas) -> Json:
     answers: dict[str, Json] = {}
     for status, kinds in one.answers.items():
+        if not kinds:
+            binary = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+            answers[str(status)] = {"description": "the bytes", "content": binary}
+            continue
         refs = [schemas.ref(kind, sent=True) for kind in kinds]
         schema = refs[0] if len(refs) == 1 else {"oneOf": refs}
         names = " or ".join(kind.__name__ for kind in kinds)
