@@ -40,7 +40,7 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MachineSpec:
-    """`tap` None: no network beyond the NIC itself. `clock` is qemu's `-rtc base`: `utc`, or a date such as 1970-01-02T00:00:00."""
+    """`tap` None: no network beyond the NIC itself. `namespace`: the file of the network namespace that the tap is in. `clock` is qemu's `-rtc base`: `utc`, or a date such as 1970-01-02T00:00:00."""
 
     name: str
     uuid: str
@@ -48,6 +48,7 @@ class MachineSpec:
     mac: str
     disks: tuple[Disk, ...] = ()
     tap: str | None = None
+    namespace: str | None = None
     chassis_serial: str = ""
     manufacturer: str = "Contoso"
     model: str = "3500RX"
@@ -216,8 +217,9 @@ class VirtualMachine:
                 more += ["-device", "tpm-crb,tpmdev=tpm0"]
             said = self.folder / "qemu.log"
             with said.open("ab") as log:
+                there = ["nsenter", f"--net={self.spec.namespace}", "--"] if self.spec.namespace else []
                 qemu = subprocess.Popen(
-                    ["setpriv", "--pdeathsig", "KILL", "--", *self._arguments(theirs.fileno()), *more],
+                    [*there, "setpriv", "--pdeathsig", "KILL", "--", *self._arguments(theirs.fileno()), *more],
                     stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=fds,
                 )  # fmt: skip
         run = _Run(qemu, tpm, Qmp(ours, lambda event: self._heard(run, event)))
