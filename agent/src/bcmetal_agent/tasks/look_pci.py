@@ -18,7 +18,7 @@ _HEX: Final = re.compile(r"0x[0-9a-f]{4,6}")
 
 def devices(machine: Machine) -> tuple[PciDevice, ...]:
     folder = machine.path(DEVICES)
-    found = (_device(folder / address) for address in names(folder))
+    found = (_device(folder / address) for address in sorted(names(folder)))
     return tuple(one for one in found if one is not None)
 
 
