@@ -136,6 +136,17 @@ class AgentView(Answer):
     trust: str | None
 
 
+class RescueView(Answer):
+    """How a machine that its agent rescued is reached. `hostKeys`: lines as in known_hosts, without the name."""
+
+    user: str | None
+    addresses: list[str]
+    port: int | None
+    host_keys: list[str]
+    fingerprints: list[str]
+    ends_at: str | None = Field(description="then it goes back to its own system by itself; null: only when it is asked to")
+
+
 class NodeView(Answer):
     """A node's metal view. It never holds a secret."""
 
@@ -166,6 +177,7 @@ class NodeView(Answer):
     maintenance: MaintenanceView
     protected: ProtectedView
     fenced: str | None = Field(description="why no step may touch it")
+    rescue: RescueView | None = Field(None, description="of a rescued node: how it is reached")
     operation: OperationView | None
     side_operations: list[SideOperationView]
     last_error: LastErrorView | None
@@ -192,6 +204,9 @@ class InventoryView(Answer):
 class InventoryAnswer(Answer):
     node: NodeView
     inventory: InventoryView | None
+    deep: InventoryView | None = Field(
+        description="what the agent in the ramdisk saw; its document stands under `doc.agent`"
+    )
     inventories: list[InventoryView] | None = None
 
 
@@ -263,12 +278,21 @@ class ErasureRecord(Answer):
     pool_id: str
     serial: str | None
     result: str = Field(description="`erased`, or `not erased`: signed for by a waiver")
-    verifier: str = Field(description="who looked afterwards: `bmc`, or `none`")
+    verifier: str = Field(description="who looked afterwards: `bmc`, `agent`, or `none`")
+    signed: bool = Field(
+        description="whether `export` has a signature of it; false for records from before there were any"
+    )
+    key_id: str | None = Field(None, description="the signing key's: the SHA-256 of its SubjectPublicKeyInfo")
     method: str | None = None
+    standard: str | None = Field(None, description="what may be claimed, such as `NIST SP 800-88r2 purge`")
     model: str | None = None
     capacity_bytes: int | None = None
     started_at: str | None = None
     ended_at: str | None = None
+    samples_sha256: str | None = Field(None, description="of what was read back from sectors of the daemon's choice")
+    not_covered: list[str] | None = Field(
+        None, description="what of the drive and the machine the erase does not reach"
+    )
     reason: str | None = Field(None, description="the waiver's")
     custody: str | None = Field(None, description="the waiver's: who keeps what was not erased")
     by: str | None = Field(None, description="who signed the waiver")
@@ -277,6 +301,31 @@ class ErasureRecord(Answer):
 
 class ErasureRecords(Answer):
     records: list[ErasureRecord]
+    cursor: str | None
+
+
+class ExportedRecord(Answer):
+    """`document` is the record's text: its UTF-8 bytes, as they are, are what was signed."""
+
+    record_id: str
+    document: str
+    signature: str | None = Field(description="base64 of DER; null: a record from before bcmetal signed any")
+    key_id: str | None
+
+
+class ProofKey(Answer):
+    """Public halves are kept when a key is retired."""
+
+    key_id: str = Field(description="the SHA-256 of its SubjectPublicKeyInfo")
+    algorithm: str
+    public_key: str = Field(description="PEM")
+    created_at: str
+    retired_at: str | None
+
+
+class ErasureExport(Answer):
+    records: list[ExportedRecord]
+    keys: list[ProofKey]
     cursor: str | None
 
 

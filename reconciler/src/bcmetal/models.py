@@ -418,9 +418,18 @@ class ErasureRecordList(Input):
     cursor: Annotated[str, StringConstraints(pattern=r"^[0-9]{1,19}\.er_[0-9a-z]{26}$")] | None = None
 
 
+RecordId = Annotated[str, StringConstraints(pattern=r"^er_[0-9a-hjkmnp-tv-z]{26}$")]
+
+
 class ErasureRecordGet(Input):
     tenant_id: TenantId
-    record_id: Annotated[str, StringConstraints(pattern=r"^er_[0-9a-hjkmnp-tv-z]{26}$")]
+    record_id: RecordId
+
+
+class ErasureRecordExport(ErasureRecordList):
+    """As `list`; `recordIds`: these alone."""
+
+    record_ids: Annotated[tuple[RecordId, ...], Field(max_length=200)] | None = None
 
 
 class AuditList(Input):

@@ -1,21 +1,26 @@
-"""Erasure records: what became of each drive. They outlive the node, and are read by whoever may read the pool that it was in."""
+"""Erasure records: what became of each drive. They outlive the node, and are read by whoever may read the pool that it was in.
+
+`export` hands out a record's very bytes with their signature, so that it is verified without us.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Final
+import base64
+from typing import Any
 
 from bcmetal import models
-from bcmetal.answers import ErasureRecord, ErasureRecords
+from bcmetal.answers import ErasureExport, ErasureRecord, ErasureRecords
 from bcmetal.api.access import actions_on_pool, pool_of, pools_allowing, require, whole_tenant
 from bcmetal.api.calls import Call, method
 from bcmetal.errors import NotFound, PermissionDenied
+from bcmetal.proof.document import TIMES, canonical
+from bcmetal.proof.keys import ALGORITHM
 from bcmetal.settings import Action
-from bcmetal.store import erasure
+from bcmetal.store import erasure, proof_keys
 from bcmetal.store.erasure import ErasureRow
+from bcmetal.store.proof_keys import ProofKeyRow
 from bcmetal.store.values import Json
 from bcmetal.store.views import stamp
-
-TIMES: Final = ("startedAt", "endedAt")
 
 
 @method("erasureRecords", models.ErasureRecordList, ErasureRecords, None, name="list")
@@ -45,6 +50,45 @@ async def get(call: Call[models.ErasureRecordGet]) -> Json:
     return _shown(row)
 
 
+@method("erasureRecords", models.ErasureRecordExport, ErasureExport, None)
+async def export(call: Call[models.ErasureRecordExport]) -> Json:
+    """Records as they were signed, newest first, with the public keys. `openssl dgst -sha256 -verify KEY.pem -signature SIG FILE` verifies one."""
+    asked = call.input
+    pools = _pools(call, asked.pool_id)
+    rows, cursor = await call.store.read(
+        erasure.list_page,
+        asked.tenant_id,
+        asked.limit,
+        asked.cursor,
+        pools=pools,
+        node=asked.node_id,
+        serial=asked.serial,
+        records=asked.record_ids,
+    )
+    keys = await call.store.read(proof_keys.every)
+    return {"records": [_exported(row) for row in rows], "keys": [_key(row) for row in keys], "cursor": cursor}
+
+
+def _exported(row: ErasureRow) -> dict[str, Any]:
+    unsigned = row.signature is None
+    return {
+        "recordId": row.record_id,
+        "document": canonical(_shown(row)) if unsigned else row.text,
+        "signature": None if row.signature is None else base64.b64encode(row.signature).decode("ascii"),
+        "keyId": None if unsigned else row.doc.get("keyId"),
+    }
+
+
+def _key(row: ProofKeyRow) -> dict[str, Any]:
+    return {
+        "keyId": row.key_id,
+        "algorithm": ALGORITHM,
+        "publicKey": row.public_key,
+        "createdAt": stamp(row.created_at),
+        "retiredAt": stamp(row.retired_at),
+    }
+
+
 def _pools(call: Call[Any], pool_id: str | None) -> list[str] | None:
     """Where the caller may read. None: everywhere, also in pools that the configuration has no longer; for the tenant's own people alone.
 
@@ -66,11 +110,13 @@ def _pools(call: Call[Any], pool_id: str | None) -> list[str] | None:
 
 
 def _shown(row: ErasureRow) -> dict[str, Any]:
-    times = {name: stamp(row.doc[name]) for name in TIMES if row.doc.get(name) is not None}
+    """A signed record has its times in words already."""
+    times = {name: stamp(row.doc[name]) for name in TIMES if isinstance(row.doc.get(name), int)}
     return {
         "serial": row.serial,
         **row.doc,  # where the waiver is for the whole machine, its serial is null
         **times,
+        "signed": row.signature is not None,
         "recordId": row.record_id,
         "at": stamp(row.at),
         "nodeId": row.node_id,
