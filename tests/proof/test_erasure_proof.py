@@ -48,7 +48,7 @@ class Records:
             "method": "nvme-crypto",
             "standard": "NIST SP 800-88r2 purge",
         }
-        doc |= {"verifier": "agent", "result": "erased", "startedAt": 1_000_000, "endedAt": now}
+        doc |= {"verifier": "daemon", "result": "erased", "startedAt": 1_000_000, "endedAt": now}
         fact = AddErasureRecord(record_id, serial, {**doc, **said})
         node = site.read(rows.node, self.node_id)
         operation = site.read(operations.get, self.operation_id)
@@ -159,7 +159,7 @@ def test_a_record_says_all_of_it_by_itself(records: Records) -> None:
         "standard": "NIST SP 800-88r2 purge",
         "startedAt": stamp(1_000_000),
         "endedAt": said["at"],
-        "verifier": "agent",
+        "verifier": "daemon",
         "result": "erased",
         "samplesSha256": samples,
         "notCovered": ["boot partitions", "RPMB"],
@@ -171,8 +171,11 @@ def test_a_record_says_all_of_it_by_itself(records: Records) -> None:
         "siteId": "site-a",
         "operationId": records.operation_id,
     }
-    records.erased("S2")
-    assert set(EXPECTED) <= set(json.loads(records.export(serial="S2")["records"][0]["document"])), "null, not absent"
+    records.erased("S2", verifiedAt=3_000_000, readBack={"sectors": [0, 4096], "samples": ["zero", "ab" * 32]})
+    other = json.loads(records.export(serial="S2")["records"][0]["document"])
+    assert (other["verifiedAt"], other["samplesSha256"]) == (stamp(3_000_000), samples), "of the samples that it names"
+    records.erased("S3")
+    assert set(EXPECTED) <= set(json.loads(records.export(serial="S3")["records"][0]["document"])), "null, not absent"
 
 
 def test_a_record_reads_the_same_in_the_list_and_as_it_was_signed(records: Records) -> None:

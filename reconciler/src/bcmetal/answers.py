@@ -144,7 +144,9 @@ class RescueView(Answer):
     port: int | None
     host_keys: list[str]
     fingerprints: list[str]
-    ends_at: str | None = Field(description="then it goes back to its own system by itself; null: only when it is asked to")
+    ends_at: str | None = Field(
+        description="then it goes back to its own system by itself; null: only when it is asked to"
+    )
 
 
 class NodeView(Answer):
@@ -278,7 +280,7 @@ class ErasureRecord(Answer):
     pool_id: str
     serial: str | None
     result: str = Field(description="`erased`, or `not erased`: signed for by a waiver")
-    verifier: str = Field(description="who looked afterwards: `bmc`, `agent`, or `none`")
+    verifier: str = Field(description="who looked afterwards: `daemon`, by sectors of its own choice, `bmc`, or `none`")
     signed: bool = Field(
         description="whether `export` has a signature of it; false for records from before there were any"
     )

@@ -13,7 +13,7 @@ from bcmetal.store.values import AddErasureRecord, NodeRow, OperationRow
 from bcmetal.store.views import stamp
 
 FORMAT: Final = "bcmetal-erasure-record/1"
-TIMES: Final = ("startedAt", "endedAt")
+TIMES: Final = ("startedAt", "endedAt", "verifiedAt")
 # What a reader looks for: where a record has nothing of it to say, it says null.
 EXPECTED: Final = (
     *("serial", "model", "method", "standard", "startedAt", "endedAt", "verifier", "result", "samplesSha256"),
@@ -26,7 +26,11 @@ def document(
 ) -> dict[str, Any]:
     """All that the record says, in values of JSON. Times: RFC 3339, UTC."""
     said = {name: fact.doc.get(name) for name in EXPECTED}
-    times = {name: _moment(fact.doc.get(name)) for name in TIMES}
+    times = {name: stamp(fact.doc[name]) for name in TIMES if isinstance(fact.doc.get(name), int)}
+    back = fact.doc.get("readBack")
+    samples = back.get("samples") if isinstance(back, Mapping) else None
+    if samples:
+        said["samplesSha256"] = samples_digest(samples)
     return {
         **said,
         **fact.doc,
@@ -53,7 +57,3 @@ def canonical(doc: Mapping[str, Any]) -> str:
 def samples_digest(samples: Sequence[str]) -> str:
     """`samplesSha256`: of what the drive gave back at each sector, as the agent tells it (a SHA-256, or `zero`), a line for each."""
     return hashlib.sha256("".join(f"{sample}\n" for sample in samples).encode()).hexdigest()
-
-
-def _moment(value: object) -> object:
-    return stamp(value) if isinstance(value, int) else value
