@@ -135,7 +135,7 @@ def _groups(
 def _is_disk(group: DiskGroup, disk: Disk) -> bool:
     return (
         (group.model is None or same_model(group.model, disk.model))
-        and (group.transport is None or group.transport == disk.transport)
+        and (group.transport is None or folded(group.transport) == folded(disk.transport))
         and (group.rotational is None or group.rotational is disk.rotational)
         and (group.min_gb is None or disk.size_bytes >= group.min_gb * 1e9)
         and (group.max_gb is None or disk.size_bytes <= group.max_gb * 1e9)
@@ -170,7 +170,9 @@ def _gpu_words(one: GpuGroup | Gpu) -> str:
 
 
 def _is_nic(group: NicGroup, nic: Nic) -> bool:
-    return (group.model is None or same_model(group.model, nic.model)) and group.driver in (None, nic.driver)
+    return (group.model is None or same_model(group.model, nic.model)) and (
+        group.driver is None or folded(group.driver) == folded(nic.driver)
+    )
 
 
 def _nic_words(one: NicGroup | Nic) -> str:
