@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fastapi import FastAPI
 
-from bcmetal.api.agents import AgentServices, Prepare
+from bcmetal.api.agents import AgentDoor, AgentServices, Prepare
 from bcmetal.api.joining import JoinServices, build_join_app
 from bcmetal.boot import token_file
 from bcmetal.decisions import SECOND, Micros
@@ -152,7 +152,7 @@ class AgentSite:
             prepare=self.prepare,
             poll_s=poll_s,
         )
-        return build_join_app(joining, door)
+        return build_join_app(joining, AgentDoor(door))
 
     def skip(self, seconds: float) -> None:
         self.now = Micros(self.now + int(seconds * SECOND))

@@ -283,7 +283,21 @@ def test_a_thousand_waiting_agents_share_one_look_at_the_store(one_site: AgentSi
         looks = store.reads["waiting"]
         assert 3 <= looks <= 8
         await asyncio.sleep(0.25)
-        assert store.reads["waiting"] <= looks + 1  # nobody waits: nothing is looked at
+        assert store.reads["waiting"] == looks  # nobody waits: nothing is looked at
+
+    one_site.db.run(scenario())
+
+
+def test_who_waits_goes_on_when_the_daemon_stops(one_site: AgentSite) -> None:
+    waits = Waits(one_site.db.store)
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        waiting = [loop.create_task(waits.task_for("op_1", 60)), loop.create_task(waits.pause(60))]
+        await asyncio.sleep(0.05)
+        assert not any(task.done() for task in waiting)
+        waits.close()
+        await asyncio.wait_for(asyncio.gather(*waiting, waits.task_for("op_2", 60), waits.pause(60)), 5)
 
     one_site.db.run(scenario())
 

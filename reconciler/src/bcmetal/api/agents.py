@@ -8,30 +8,25 @@ has work for this agent any more.
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
-import hashlib
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from typing import Final, cast
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from fastapi import FastAPI
 from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 
+from bcmetal.api.agent_messages import answered, bearer_digest, decoded, is_signed, public_key, said_in
 from bcmetal.api.agent_waits import Waits
 from bcmetal.api.auth import Failures
-from bcmetal.api.faults import HEADERS, NotJson
 from bcmetal.api.pace import Buckets
 from bcmetal.api.requests import address_of, read_body, trace_of
 from bcmetal.decisions import SECOND, Micros
-from bcmetal.errors import Conflict, Fault, InvalidInput, NotFound, PermissionDenied
+from bcmetal.errors import Conflict, NotFound, PermissionDenied
 from bcmetal.join.claims import claim_of
 from bcmetal.join.hello import HelloRefused, Saying, Turned, hello
 from bcmetal.settings import Settings
@@ -40,12 +35,11 @@ from bcmetal.store.agent_tasks import AgentTaskRow, NewReport
 from bcmetal.store.agents import AgentRow, Session
 from bcmetal.store.values import Json, Store
 from bcmetal.store.views import stamp
-from bcmetal.text import clean, log_text
+from bcmetal.text import clean
 from bcmetal_agent import wire, wire_tasks
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
 Prepare = Callable[[AgentTaskRow, AgentRow], Awaitable[Json]]
 
 SECRET_KINDS: Final = frozenset({"writeConfigDrive", "rescue"})
@@ -53,13 +47,8 @@ HELLO_BURST: Final = 120  # of one address, behind which a whole rack may be
 HELLO_EACH_S: Final = 5.0
 CALL_BURST: Final = 120  # of one session
 CALL_EACH_S: Final = 10.0
-DEPTH: Final = 32  # of a result
-UNNAMED: Final = "task-failed"
-_TOKEN: Final = re.compile(r"bcbt_[0-9a-z]{26}\.[A-Za-z0-9_-]{43}")
 _SESSION: Final = re.compile(r"as_[0-9a-hjkmnp-tv-z]{26}")
-_TASK: Final = re.compile(r"at_[0-9a-hjkmnp-tv-z]{26}")
 _SEQUENCE: Final = re.compile(r"[1-9][0-9]{0,15}")
-_CODE: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
 class NotYours(PermissionDenied):
@@ -98,9 +87,8 @@ class Call:
     now: Micros
 
 
-def add_agent_routes(app: FastAPI, services: AgentServices) -> AgentDoor:
+def add_agent_routes(app: FastAPI, door: AgentDoor) -> None:
     """The agents' calls, on their listener; its faults are shown by whoever built the application."""
-    door = AgentDoor(services)
     for path, answer in (
         (wire_tasks.HELLO_PATH, door.hello),
         (wire_tasks.NEXT_PATH, door.next),
@@ -108,16 +96,21 @@ def add_agent_routes(app: FastAPI, services: AgentServices) -> AgentDoor:
     ):
         app.add_api_route(path, answer, methods=["POST"], response_model=None)
     app.add_api_route(wire_tasks.IMAGE_PATH, door.image, methods=["GET", "HEAD"], response_model=None)
-    return door
 
 
 class AgentDoor:
+    """The agents' calls, and what is between them: who guesses, who calls too often, who waits. Everything else is in the store."""
+
     def __init__(self, services: AgentServices) -> None:
         self._services = services
         self._hellos = Buckets(HELLO_BURST, HELLO_EACH_S)
         self._calls = Buckets(CALL_BURST, CALL_EACH_S)
         self._failures = Failures()
         self._waits = Waits(services.store)
+
+    def close(self) -> None:
+        """The daemon stops: whoever waits for a task is told that there is none."""
+        self._waits.close()
 
     # -------------------------------------------------------- hello
 
@@ -128,11 +121,11 @@ class AgentDoor:
         raw = await read_body(request, wire.BODY_LIMIT)
         now, address = services.clock(), address_of(request)
         self._hellos.take(address, now)
-        sha256 = _bearer(request)
+        sha256 = bearer_digest(request)
         if sha256 is None or await services.store.read(boot_tokens.shown, sha256) is None:
             raise self._failures.add(address, now)
-        message = _decoded(wire_tasks.Hello, request, raw, wire.BODY_LIMIT)
-        key = _public_key(message.public_key)
+        message = decoded(wire_tasks.Hello, request, raw, wire.BODY_LIMIT)
+        key = public_key(message.public_key)
         claim = claim_of(message.identifiers, None, services.settings().joining.placeholders)
         said = Saying(sha256, key, claim, clean(message.version), address)
         answer = await services.store.write(hello, said, services.entropy, now)
@@ -144,7 +137,7 @@ class AgentDoor:
         agent = answer.agent
         log.info("the agent of node %s says hello from %s for operation %s", agent.node_id, address, agent.operation_id)
         services.wake(agent.node_id)
-        return _message(wire_tasks.Welcome(agent.session_id, stamp(now) or ""))
+        return answered(wire_tasks.Welcome(agent.session_id, stamp(now) or ""))
 
     # -------------------------------------------------------- a session's calls
 
@@ -152,7 +145,7 @@ class AgentDoor:
         """The present task, as soon as there is one; idle after a while."""
         services = self._services
         call = await self._signed(request, wire.BODY_LIMIT)
-        _decoded(wire_tasks.Next, request, call.raw, wire.BODY_LIMIT)
+        decoded(wire_tasks.Next, request, call.raw, wire.BODY_LIMIT)
         await services.store.write(_counted, call)
         agent = call.session.agent
         loop = asyncio.get_running_loop()
@@ -163,10 +156,10 @@ class AgentDoor:
             if task is not None and held_s <= 0:
                 return await self._handed(task, session.agent)
             left_s = until - loop.time()
-            if left_s <= 0 or await request.is_disconnected():
-                return _message(wire_tasks.Idle())
+            if left_s <= 0 or self._waits.closed or await request.is_disconnected():
+                return answered(wire_tasks.Idle())
             if task is not None:
-                await asyncio.sleep(min(left_s, held_s))
+                await self._waits.pause(min(left_s, held_s))
             else:
                 await self._waits.task_for(agent.operation_id, left_s)
 
@@ -182,20 +175,18 @@ class AgentDoor:
         prepare = self._services.prepare.get(task.kind)
         params = task.params if prepare is None else await prepare(task, agent)
         await self._services.store.write(_hand, task.task_id, agent.session_id, self._services.clock())
-        return _message(wire_tasks.Task(task.task_id, cast(wire_tasks.Kind, task.kind), dict(params)))
+        return answered(wire_tasks.Task(task.task_id, cast(wire_tasks.Kind, task.kind), dict(params)))
 
     async def report(self, request: Request) -> Response:
         """What became of a task so far. The same report again changes nothing."""
         services = self._services
         call = await self._signed(request, wire_tasks.REPORT_LIMIT)
-        message = _decoded(wire_tasks.Report, request, call.raw, wire_tasks.REPORT_LIMIT)
-        if not _TASK.fullmatch(message.task_id):  # PostgreSQL takes no text with a NUL
-            raise InvalidInput([Fault("taskId", "is no task's id")])
+        message = decoded(wire_tasks.Report, request, call.raw, wire_tasks.REPORT_LIMIT)
         said = said_in(message)
         heard = await services.store.write(_report, call, message.task_id, said)
         if said.state != "running":
             services.wake(call.session.agent.node_id)
-        return _message(wire_tasks.Heard(heard))
+        return answered(wire_tasks.Heard(heard))
 
     async def image(self, request: Request) -> Response:
         """The image of the task that is under way, whole or a range of it."""
@@ -216,7 +207,6 @@ class AgentDoor:
         """
         services = self._services
         trace_of(request, services.entropy)
-        raw = await read_body(request, limit)
         now, address = services.clock(), address_of(request)
         session_id, sequence, signature = (
             request.headers.get(name, "")
@@ -225,9 +215,11 @@ class AgentDoor:
         if not _SESSION.fullmatch(session_id) or not _SEQUENCE.fullmatch(sequence):
             raise self._failures.add(address, now)
         session = await services.store.read(agents.session, session_id)
-        number = int(sequence)
+        if session is None:  # before its body is read: a report may be large
+            raise self._failures.add(address, now)
+        raw, number = await read_body(request, limit), int(sequence)
         statement = wire_tasks.statement(request.method, request.url.path, session_id, number, raw)
-        if session is None or not _is_signed(session.agent.public_key, signature, statement):
+        if not is_signed(session.agent.public_key, signature, statement):
             raise self._failures.add(address, now)
         if session.over:
             raise NotYours
@@ -282,81 +274,3 @@ def _report(c: Connection, call: Call, task_id: str, said: NewReport) -> bool:
 
 def _imaged(c: Connection, call: Call) -> AgentTaskRow | None:
     return agent_tasks.present(c, _counted(c, call).agent.operation_id)
-
-
-# ---------------------------------------------------------------- what came
-
-
-def _bearer(request: Request) -> bytes | None:
-    """The digest of the boot token; None: none came, or what has not its form."""
-    given = [value for name, value in request.scope["headers"] if name == b"authorization"]
-    if len(given) != 1:
-        return None
-    scheme, _, text = given[0].decode("latin-1").strip().partition(" ")
-    if scheme.lower() != "bearer" or not _TOKEN.fullmatch(text.strip()):
-        return None
-    return hashlib.sha256(text.strip().encode()).digest()
-
-
-def _public_key(text: str) -> bytes:
-    try:
-        raw = base64.b64decode(text, validate=True)
-        Ed25519PublicKey.from_public_bytes(raw)
-    except (binascii.Error, ValueError):
-        raise InvalidInput([Fault("publicKey", "is not base64 of an Ed25519 key's 32 bytes")]) from None
-    return raw
-
-
-def _is_signed(public_key: bytes, signature: str, statement: bytes) -> bool:
-    try:
-        raw = base64.b64decode(signature, validate=True)
-        Ed25519PublicKey.from_public_bytes(public_key).verify(raw, statement)
-    except (binascii.Error, ValueError, InvalidSignature):
-        return False
-    return True
-
-
-def _decoded(kind: type[T], request: Request, raw: bytes, limit: int) -> T:
-    """Raises InvalidInput."""
-    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media != "application/json" or request.headers.get("content-encoding", "identity") != "identity":
-        raise NotJson([], NotJson.__doc__ or "")
-    try:
-        return wire.decode(kind, raw, limit)
-    except wire.BadMessage as error:
-        raise InvalidInput([Fault(error.path, error.message)]) from None
-    except RecursionError:
-        raise InvalidInput([Fault("", "is nested too deep")]) from None
-
-
-def said_in(message: wire_tasks.Report) -> NewReport:
-    """A report with what its texts may not hold taken out; the log's is taken out where it is stored, for its offsets count what was sent."""
-    failed = message.state == "failed"
-    code = message.error_code or ""
-    return NewReport(
-        state=message.state,
-        progress=min(message.progress, 1000),
-        message=None if message.message is None else clean(message.message),
-        result=None if message.result is None else _plain(message.result),
-        error_code=(code if _CODE.fullmatch(code) else UNNAMED) if failed else None,
-        error_message=clean(message.error_message or "the agent gave no reason") if failed else None,
-        log=message.log or "",
-        log_offset=message.log_offset,
-    )
-
-
-def _plain(value: Any, depth: int = 0) -> Any:
-    """Every text in it without control characters. Raises InvalidInput."""
-    if depth > DEPTH:
-        raise InvalidInput([Fault("result", "is nested too deep")])
-    if isinstance(value, str):
-        return log_text(value)
-    if isinstance(value, dict):
-        return {log_text(name): _plain(inner, depth + 1) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [_plain(inner, depth + 1) for inner in value]
-    return value
-
-
-def _message(answer: object) -> Response:
-    return Response(wire.encode(answer), 200, HEADERS, media_type="application/json")

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import uvicorn
 from cryptography import x509
 
-from bcmetal.api.agents import AgentServices, Prepare
+from bcmetal.api.agents import AgentDoor, AgentServices, Prepare
 from bcmetal.api.joining import JoinServices, build_join_app
 from bcmetal.api.node_door import LOOK_EVERY_S, build_node_app, close_the_revoked
 from bcmetal.api.node_tls import Connections, Listening, node_protocol
@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 
 AUTHORITY_EVERY_S: Final = 5.0
 SERVER_EVERY_US: Final = 10 * 86_400 * SECOND  # a third of a server certificate's life
+AGENTS_AT_ONCE: Final = 4000  # each agent in the ramdisk has a call open all the time, and an image beside it
 NO_AUTHORITY: Final = "no machine can join yet: there is no certificate authority (`bcmetal ca init`)"
 
 
@@ -61,6 +62,7 @@ class JoinListeners:
         self._wake = wake
         self._prepare = dict(prepare or {})
         self._images = images
+        self._door: AgentDoor | None = None
         self._authority: Authority | None = None
         self._rows: CaRows | None = None
         self._vendors: tuple[x509.Certificate, ...] = ()
@@ -110,6 +112,8 @@ class JoinListeners:
                     await self._keep_up_or_tell()
         finally:
             stopping.cancel()
+            if self._door is not None:
+                self._door.close()
             for server, _ in self._servers:
                 server.should_exit = True
             await asyncio.gather(*self._serving)
@@ -158,7 +162,7 @@ class JoinListeners:
             entropy=self._entropy,
             wake=self._wake,
         )
-        agents = AgentServices(
+        door = AgentServices(
             store=self._store,
             settings=self._settings,
             clock=self._clock,
@@ -167,10 +171,16 @@ class JoinListeners:
             images=self._images,
             prepare=self._prepare,
         )
+        self._door = AgentDoor(door)
         found: list[tuple[uvicorn.Server, socket.socket]] = []
         with contextlib.ExitStack() as held:  # both or none: an address may be taken when the CA comes while this runs
             for app, listen, context, protocol in (
-                (build_join_app(services, agents), settings.daemon.agent_listen, listening.agents, PatientHttpTools),
+                (
+                    build_join_app(services, self._door),
+                    settings.daemon.agent_listen,
+                    listening.agents,
+                    PatientHttpTools,
+                ),
                 (
                     build_node_app(services),
                     settings.daemon.node_listen,
@@ -179,7 +189,10 @@ class JoinListeners:
                 ),
             ):
                 handle = held.enter_context(bound(listen))
-                found.append((ApiServer(server_config(app, protocol, context)), handle))
+                config = server_config(app, protocol, context)
+                if context is listening.agents:
+                    config.limit_concurrency = AGENTS_AT_ONCE
+                found.append((ApiServer(config), handle))
             held.pop_all()
         self._servers = found
         agents, nodes = (handle.getsockname()[:2] for _, handle in self._servers)

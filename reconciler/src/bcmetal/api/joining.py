@@ -22,7 +22,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from bcmetal import __version__
-from bcmetal.api.agents import AgentServices, add_agent_routes
+from bcmetal.api.agents import AgentDoor, add_agent_routes
 from bcmetal.api.auth import Failures
 from bcmetal.api.faults import HEADERS, NotJson
 from bcmetal.api.pace import Buckets, Seldom
@@ -107,7 +107,7 @@ def rules_of(settings: Settings, pool: Pool) -> PoolRules:
     )
 
 
-def build_join_app(services: JoinServices, agents: AgentServices | None = None) -> FastAPI:
+def build_join_app(services: JoinServices, agents: AgentDoor | None = None) -> FastAPI:
     """The routes of the agents' listener: of machines that join, and of agents in the ramdisk."""
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     door = JoinDoor(services)
