@@ -69,7 +69,7 @@ def read_all(trial: Trial) -> TestResult:
     sweeps = [Sweep(one) for one in there]
     until = trial.started + trial.duration_s
     threads = [
-        threading.Thread(target=_sweep, args=(one, until, stop), name=f"read-{one.device.name}", daemon=True)
+        threading.Thread(target=sweep, args=(one, until, stop), name=f"read-{one.device.name}", daemon=True)
         for one in sweeps
     ]
     try:
@@ -83,10 +83,11 @@ def read_all(trial: Trial) -> TestResult:
             threads[0].join(0.5) if threads[0].is_alive() else stop.wait(0.5)
     finally:
         stop.set()
-    return _judged(trial, sweeps)
+    return judged(trial, sweeps)
 
 
-def _sweep(sweep: Sweep, until: float, stop: threading.Event) -> None:
+def sweep(sweep: Sweep, until: float, stop: threading.Event) -> None:
+    """Read one disk, strip by strip, until it is done, the time is up or somebody stops it. What went wrong stands in the sweep."""
     try:
         with opened(sweep.device, os.O_RDONLY | os.O_DIRECT) as fd, mmap.mmap(-1, CHUNK) as room:
             for offset, length in strips(sweep.device.size_bytes):
@@ -116,7 +117,7 @@ def _read(sweep: Sweep, fd: int, room: mmap.mmap, at: int, length: int) -> None:
         sweep.error_offsets.append(at + got)
 
 
-def _judged(trial: Trial, sweeps: list[Sweep]) -> TestResult:
+def judged(trial: Trial, sweeps: list[Sweep]) -> TestResult:
     wrong, figures = [], {}
     for one in sweeps:
         errors = len(one.error_offsets)
