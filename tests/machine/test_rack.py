@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
+import shutil
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from bcmetal.cli.ramdisk import default_cache
+from bcmetal.clock import SystemClock
+from bcmetal.join.ca import make_root, pem_of
+from bcmetal.settings import Daemon, Network
+from bcmetal_agent import boot_token
 from bcmetal_drivers.address import parse
 from bcmetal_drivers.capabilities import (
     Bmc,
@@ -29,18 +36,20 @@ from bcmetal_drivers.capabilities import (
 )
 from bcmetal_drivers.emulated.rack import EmulatedBmc
 from bcmetal_drivers.registry import open_bmc
+from machine.console import BOOT_S
 from machine.disks import Disk, DiskKind
-from machine.rack.dhcp import Dhcp, network_boot, why_no_dhcp
+from machine.rack.dhcp import ADVERTISEMENTS, Dhcp, network_boot, why_no_dhcp
 from machine.rack.files import FileServer
 from machine.rack.qemu_rack import QemuRack
-from machine.rack.wire import Wire, why_no_wire
+from machine.rack.wire import DAEMON_6, DAEMON_BMC, MACHINES, Wire, why_no_wire
 from machine.tiny_linux import READY, CannotBuild, TinyLinux
 from machine.virtual_machine import why_no_machine
+from machine_images import small_ramdisk
+from machine_images import why_no_machine as why_no_images
 
-WHY_NOT = why_no_machine() or why_no_wire()
+WHY_NOT = why_no_machine() or why_no_images() or why_no_wire()
 pytestmark = [pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT)), pytest.mark.timeout(300)]
 needs_dhcp = pytest.mark.skipif(why_no_dhcp() is not None, reason=str(why_no_dhcp()))
-OFF_WITHIN_S = 30.0
 DISKS = (  # the kernel for virtual machines knows no ATA
     Disk(DiskKind.NVME, "NVME0001"),
     Disk(DiskKind.SCSI, "SCSI0001", wwn="5000c500a1b2c3d5"),
@@ -79,7 +88,7 @@ def test_a_machine_starts_from_the_medium_that_its_bmc_was_given(
     tmp_path: Path, wire: Wire, tiny: TinyLinux, opened: Callable[[EmulatedBmc], Bmc]
 ) -> None:
     medium = tiny.iso(tmp_path, "medium", "console=ttyS0 quiet")
-    with QemuRack(wire, tmp_path / "rack") as rack, FileServer(wire, {"/m/1.iso": medium}) as files:
+    with QemuRack(wire, tmp_path / "rack") as rack, FileServer(DAEMON_BMC, {"/m/1.iso": medium}) as files:
         bmc = rack.add_redfish("one", DISKS)
         line, console = opened(bmc), rack.vm("one").console
         need(line, VirtualMedia).insert(f"{files.url}/m/1.iso")
@@ -113,9 +122,10 @@ def test_a_machine_without_virtual_media_asks_for_its_script_over_the_network(
     with contextlib.ExitStack() as running:
         rack = running.enter_context(QemuRack(wire, tmp_path / "rack"))
         bmc = rack.add_ipmi("two", DISKS[:1])
-        scripts = {f"/boot/ipxe/{bmc.machine.macs[0]}": "#!ipxe\necho SCRIPT-RUNS\npoweroff || shell\n"}
-        files = running.enter_context(FileServer(wire, scripts))
-        running.enter_context(Dhcp(wire, tmp_path / "dhcp", network_boot(f"{files.url}/boot/ipxe/${{net0/mac}}")))
+        script = f"/boot/ipxe/{bmc.machine.macs[0].replace(':', '-')}"
+        files = running.enter_context(FileServer(wire.daemon, {script: "#!ipxe\necho SCRIPT-RUNS\nshell\n"}))
+        network = Network(cidrs=(MACHINES,), media_url=files.url, agent_url=f"https://{wire.host}:8445", dhcp="static")
+        running.enter_context(Dhcp(wire, tmp_path / "dhcp", network_boot(network, Daemon())))
         line = opened(bmc)
         need(line, BootOnce).boot_once(BootDevice.PXE, BootMode.UEFI)
         need(line, Power).set_power(PowerAction.ON)
@@ -125,5 +135,42 @@ def test_a_machine_without_virtual_media_asks_for_its_script_over_the_network(
         assert need(line, Power).power_state() is PowerState.OFF
 
 
+@needs_dhcp
+def test_a_ramdisk_calls_its_daemon_where_there_is_ipv6_alone(
+    tmp_path: Path, opened: Callable[[EmulatedBmc], Bmc]
+) -> None:
+    """No DHCP: an address from router advertisements. The BMC's own network is another one, and of another version."""
+    with contextlib.ExitStack() as running:
+        wire = running.enter_context(Wire(ipv4=False))
+        running.enter_context(wire.inside())
+        door = running.enter_context(socket.create_server((DAEMON_6, 0), family=socket.AF_INET6))
+        door.settimeout(BOOT_S)
+        root = pem_of([make_root("test", SystemClock().now()).certificate])
+        built = small_ramdisk(tmp_path / "ramdisk", f"https://[{DAEMON_6}]:{door.getsockname()[1]}", root)
+        medium = tmp_path / "medium.iso"
+        shutil.copy(built.iso, medium)
+        with medium.open("r+b") as file:
+            file.seek(built.token_offset)
+            file.write(boot_token.render(f"bcbt_{'0' * 26}.{secrets.token_urlsafe(32)}"))
+        rack = running.enter_context(QemuRack(wire, tmp_path / "rack"))
+        running.enter_context(Dhcp(wire, tmp_path / "dhcp", ADVERTISEMENTS))
+        bmc = rack.add_redfish("one", DISKS[:1])
+        files = running.enter_context(FileServer(DAEMON_BMC, {"/m/1.iso": medium}))
+        line = opened(bmc)
+        need(line, VirtualMedia).insert(f"{files.url}/m/1.iso")
+        need(line, BootOnce).boot_once(BootDevice.CD)
+        need(line, Power).set_power(PowerAction.ON)
+        assert any(caller.startswith("fd77::") for caller in _callers(door))
+        assert "10.77.0." not in rack.vm("one").console.text()
+
+
 def _disks(said: str) -> list[list[str]]:
     return [line.removeprefix("disk=").split() for line in said.splitlines() if line.startswith("disk=")]
+
+
+def _callers(door: socket.socket) -> Iterator[str]:
+    """The first may come before its machine has more than a link-local address."""
+    while True:
+        caller, address = door.accept()
+        caller.close()
+        yield str(address[0])

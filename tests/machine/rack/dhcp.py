@@ -1,49 +1,60 @@
-"""dnsmasq on the machines' network: addresses, router advertisements, and the first file of a network boot."""
+"""dnsmasq on the machines' network, by the product's own configuration, or with router advertisements alone."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from bcmetal.boot.dnsmasq import Serving, dnsmasq_config
+from bcmetal.settings import Daemon, Network
 from machine.rack.wire import BRIDGE, Wire
 
-IPXE: Final = Path("/usr/lib/ipxe/ipxe.efi")
 READY_S: Final = 10.0
 ENDS_WITHIN_S: Final = 10.0
+ADVERTISEMENTS: Final = (
+    f"interface={BRIDGE}\nexcept-interface=lo\nbind-dynamic\nport=0\nenable-ra\ndhcp-range=fd77::,ra-only,64,1h\n"
+)
 
 
 def why_no_dhcp() -> str | None:
     """Why there is no network boot here; None when there is."""
     if shutil.which("dnsmasq") is None:
         return "not installed: dnsmasq"
-    return None if IPXE.exists() else "no iPXE (package ipxe)"
+    program = Path(Serving().tftp_root, Serving().efi_program)
+    return None if program.exists() else "no iPXE (package ipxe)"
+
+
+def network_boot(network: Network, daemon: Daemon) -> str:
+    """What `bcmetal pxe dnsmasq` writes for the network."""
+    return dnsmasq_config(network, daemon, Serving(interface=BRIDGE))
 
 
 class Dhcp:
-    """`lines`: more of its configuration, such as what to boot. Without IPv4 there are router advertisements and no DHCP at all."""
+    """It serves until it is left. `config`: dnsmasq's; made inside the wire."""
 
-    def __init__(self, wire: Wire, folder: Path, lines: Sequence[str] = ()) -> None:
+    def __init__(self, wire: Wire, folder: Path, config: str) -> None:
         self._wire = wire
         self._folder = folder
-        self._lines = lines
-        self.log = folder / "dnsmasq.log"
+        self._config = config
         self._process: subprocess.Popen[bytes] | None = None
 
+    @property
+    def log(self) -> Path:
+        return self._folder / "dnsmasq.log"
+
     def __enter__(self) -> Self:
-        tftp = self._folder / "tftp"
-        tftp.mkdir(parents=True)
-        shutil.copy(IPXE, tftp / IPXE.name)
+        self._folder.mkdir(parents=True)
         config = self._folder / "dnsmasq.conf"
-        config.write_text("\n".join((*self._own(tftp), *self._lines)) + "\n")
+        config.write_text(self._config)
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 ["nsenter", f"--net={self._wire.path}", "--", "setpriv", "--pdeathsig", "KILL", "--",
-                 "dnsmasq", "--keep-in-foreground", f"--conf-file={config}", "--log-facility=-", "--pid-file"],
+                 "dnsmasq", "--keep-in-foreground", f"--conf-file={config}", "--log-facility=-", "--pid-file",
+                 "--user=root", "--no-resolv", "--no-hosts", f"--dhcp-leasefile={self._folder / 'leases'}"],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )  # fmt: skip
         ends_s = time.monotonic() + READY_S
@@ -58,17 +69,3 @@ class Dhcp:
         if self._process is not None:
             self._process.terminate()
             self._process.wait(ENDS_WITHIN_S)
-
-    def _own(self, tftp: Path) -> list[str]:
-        lines = [
-            f"interface={BRIDGE}", "bind-interfaces", "no-resolv", "no-hosts", "port=0", "user=root", "log-dhcp",
-            f"dhcp-leasefile={self._folder / 'leases'}", "enable-ra", "dhcp-range=fd77::,ra-only,64,10m",
-        ]  # fmt: skip
-        if self._wire.ipv4:
-            lines += ["dhcp-range=10.77.0.100,10.77.0.200,255.255.255.0,10m", "enable-tftp", f"tftp-root={tftp}"]
-        return lines
-
-
-def network_boot(script: str) -> tuple[str, ...]:
-    """Lines by which UEFI firmware gets iPXE, and iPXE the script at the URL."""
-    return ("dhcp-userclass=set:ipxe,iPXE", f"dhcp-boot=tag:!ipxe,{IPXE.name}", f"dhcp-boot=tag:ipxe,{script}")

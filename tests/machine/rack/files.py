@@ -13,8 +13,6 @@ from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import unquote
 
-from machine.rack.wire import DAEMON_4, DAEMON_6, Wire
-
 POLL_S: Final = 0.05
 
 
@@ -64,12 +62,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 class FileServer:
-    """Files, or texts, by path; made inside the wire, at the daemon's address there."""
+    """Files, or texts, by path; made inside the wire, at an address there."""
 
-    def __init__(self, wire: Wire, files: Mapping[str, Path | str]) -> None:
-        self._server = _Server((DAEMON_4 if wire.ipv4 else DAEMON_6, 0), files)
+    def __init__(self, address: str, files: Mapping[str, Path | str]) -> None:
+        self._server = _Server((address, 0), files)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(POLL_S,), daemon=True)
-        self.url = f"http://{wire.host}:{self._server.server_port}"
+        host = f"[{address}]" if ":" in address else address
+        self.url = f"http://{host}:{self._server.server_port}"
 
     @property
     def asked(self) -> list[Asked]:

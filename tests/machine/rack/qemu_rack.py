@@ -13,7 +13,7 @@ from bcmetal_drivers.emulated.machine import Machine
 from bcmetal_drivers.emulated.rack import EmulatedBmc, Rack
 from machine.disks import Disk
 from machine.rack.body import QemuBody, drive_of, hardware_of
-from machine.rack.wire import DAEMON_4, Wire
+from machine.rack.wire import BMCS, Wire
 from machine.virtual_machine import MachineSpec, VirtualMachine
 
 MEMORY_MIB: Final = 1024
@@ -31,9 +31,7 @@ class QemuRack:
     def add_redfish(self, name: str, disks: Sequence[Disk], *, memory_mib: int = MEMORY_MIB) -> EmulatedBmc:
         """A machine behind a BMC with virtual media. Its BMC erases nothing and does not know what is on a drive."""
         host, machine = self.wire.bmc_address(), self._machine(name, disks, memory_mib)
-        bmc = self.rack.add_redfish(
-            name, host=host, reach=f"{DAEMON_4}/32", machine=machine, erase=False, volumes_shown=False
-        )
+        bmc = self.rack.add_redfish(name, host=host, reach=BMCS, machine=machine, erase=False, volumes_shown=False)
         self.rack.start()
         return bmc
 

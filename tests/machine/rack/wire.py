@@ -22,6 +22,7 @@ DAEMON_6: Final = "fd77::1"
 MACHINES: Final = "10.77.0.0/24"
 MACHINES_6: Final = "fd77::/64"
 BMCS: Final = "10.78.0.0/24"
+DAEMON_BMC: Final = "10.78.0.254"  # the daemon's address on the BMCs' network
 _NAME: Final = re.compile(r"bcmetal-test-(\d+)-\d+")
 _CLONE_NEWNET: Final = 0x40000000
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
@@ -55,8 +56,13 @@ class Wire:
         self._bmcs = 0
 
     @property
+    def daemon(self) -> str:
+        """The daemon's address on the machines' network."""
+        return DAEMON_4 if self.ipv4 else DAEMON_6
+
+    @property
     def host(self) -> str:
-        """The daemon's address on the machines' network, as it stands in a URL."""
+        """The same, as it stands in a URL."""
         return DAEMON_4 if self.ipv4 else f"[{DAEMON_6}]"
 
     @property
@@ -67,6 +73,7 @@ class Wire:
         _sweep()
         _ip("netns", "add", self.name)
         self._ip("link", "set", "lo", "up")
+        self._ip("address", "add", f"{DAEMON_BMC}/32", "dev", "lo")
         self._ip("link", "add", BRIDGE, "type", "bridge")
         self._ip("address", "add", f"{DAEMON_6}/64", "dev", BRIDGE, "nodad")
         if self.ipv4:
