@@ -247,8 +247,8 @@ class ControlPlane:
                 answer = self._answer(call)
                 if answer.drop:
                     return
-                head = [f"HTTP/1.1 {answer.status} x", f"Content-Length: {len(answer.body)}", "Connection: close"]
-                head += [f"{name}: {value}" for name, value in answer.headers]
+                headers = {"Content-Length": str(len(answer.body)), "Connection": "close", **dict(answer.headers)}
+                head = [f"HTTP/1.1 {answer.status} x", *(f"{name}: {value}" for name, value in headers.items())]
                 door.sendall("\r\n".join([*head, "", ""]).encode() + answer.body)
 
     def _read(self, door: ssl.SSLSocket) -> Call | None:

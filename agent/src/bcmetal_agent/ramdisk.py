@@ -33,7 +33,7 @@ from bcmetal_agent.tasks import power, rescue
 from bcmetal_agent.tasks.doing import TaskFailed
 from bcmetal_agent.tasks.tools import run as run_tool
 from bcmetal_agent.wire_tasks import Heard, Idle, Report
-from bcmetal_agent.working import Outcome, Work
+from bcmetal_agent.working import TABLE, Outcome, Table, Work
 
 TOKEN_FILE: Final = Path("/run/bcmetal/boot-token")
 SITE_FILE: Final = Path("/etc/bcmetal/site.json")
@@ -70,8 +70,10 @@ class Ramdisk:
     clock: Clock = field(default_factory=SystemClock)
     open_session: Callable[[Site, str, Path], Session] = Session
     tell_s: float = TELL_S
+    alive_s: float = ALIVE_S
     over_s: float = OVER_S
     power_off: Callable[[str, Callable[[float], object]], None] = power.act
+    table: Table = field(default_factory=lambda: TABLE)
     rescue_places: rescue.Places = field(default_factory=rescue.Places)
     _said: tuple[str, float] = ("", 0.0)
 
@@ -151,7 +153,7 @@ class Ramdisk:
         """Raises Over, once the task has stopped."""
         log.info("task %s (%s)", task.kind, task.task_id)
         began_at = self._heard_before(task)
-        work = Work(task, session.image, began_at)
+        work = Work(task, session.image, began_at, self.table)
         if began_at:
             work.log("[the agent was started again, and has begun this task again]\n")
         try:
@@ -175,7 +177,7 @@ class Ramdisk:
         pace, due_s, heard_s = self._pace(), 0.0, 0.0
         while not work.ended(self.tell_s):
             now_s = self.clock.monotonic()
-            if now_s < due_s or not (work.changed or now_s - heard_s >= ALIVE_S):
+            if now_s < due_s or not (work.changed or now_s - heard_s >= self.alive_s):
                 continue
             report = work.running()
             answer = session.report(report)
@@ -198,10 +200,10 @@ class Ramdisk:
             if not self._insist(session, report):
                 return
             self._note(work, report)
-        final = work.final(outcome)
-        if not self._insist(session, final):
-            return
         kind = work.task.kind
+        if not self._insist(session, work.final(outcome)):
+            log.warning("task %s has ended, but nobody waits for it any more", kind)
+            return
         if outcome.state == "failed":
             log.error("task %s failed: %s: %s", kind, outcome.code, outcome.message)
             return
@@ -214,12 +216,12 @@ class Ramdisk:
                 log.error("%s", error)
 
     def _insist(self, session: Session, report: Report) -> bool:
-        """Until it is heard; False: the daemon does not take it, or does not wait for this task. Raises Over."""
+        """Until it is heard; False: the daemon does not take it, or waits for this task no more. Raises Over."""
         pace, refused = self._pace(), 0
         while True:
             answer = session.report(report)
             if isinstance(answer, Heard):
-                return answer.go_on or report.state != "running"
+                return answer.go_on
             if isinstance(answer, Refused):
                 self._hello(session)
                 refused += 1

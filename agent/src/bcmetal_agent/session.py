@@ -41,7 +41,7 @@ CALL_S: Final = 20.0
 STALL_S: Final = 30.0  # the longest that an image may stand still
 _BLOCK: Final = 1000  # sequence numbers reserved at a time
 _NO_CHECK_TIME: Final = 0x200000  # X509_V_FLAG_NO_CHECK_TIME
-_BYTES: Final = re.compile(r"bytes (?:(\d{1,18})-\d{1,18}|\*)/(\d{1,18}|\*)")
+_BYTES: Final = re.compile(r"(?:bytes )?(?:(\d{1,18})-(\d{1,18})|\*)/(\d{1,18})")
 _SANE: Final = (datetime(2024, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC))
 log = logging.getLogger("bcmetal_agent")
 
@@ -108,8 +108,8 @@ class Session:
         self._session_id = ""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.chmod(0o700)
-        self._key = self._kept_key(token)
-        self._reserved = self._number = _number(folder / "sequence")
+        self._key, fresh = self._kept_key(token)
+        self._reserved = self._number = 0 if fresh else _number(folder / "sequence")
         try:
             self._context = trust.verified(site.roots)
         except Untrusted as error:
@@ -170,11 +170,14 @@ class Session:
         self, path: str, message: bytes, read: Callable[[bytes], T], deadline_s: float, limit: int
     ) -> T | Refused | RetryLater:
         with self._lock:
-            return self._tried(
+            answer = self._tried(
                 lambda: self._client(deadline_s).ask(
                     path, message, None, read, headers=self._headers("POST", path, message), limit=limit
                 )
             )
+        if isinstance(answer, Refused) and answer.status == 409:  # overtaken: the next one has a larger number
+            return RetryLater(f"the daemon has heard a later call of this session: {answer.message}")
+        return answer
 
     def _client(self, deadline_s: float) -> Client:
         return Client(self.site.server, self._context, deadline_s)
@@ -203,19 +206,19 @@ class Session:
 
     # ------------------------------------------------------------ key and numbers
 
-    def _kept_key(self, token: str) -> Ed25519PrivateKey:
-        """A new one for each boot token."""
+    def _kept_key(self, token: str) -> tuple[Ed25519PrivateKey, bool]:
+        """A new one for each boot token; and whether it is new."""
         digest, path = hashlib.sha256(token.encode()).hexdigest(), self._folder / "key.json"
         try:
             doc = json.loads(path.read_text())
             if doc["tokenSha256"] == digest:
-                return Ed25519PrivateKey.from_private_bytes(base64.b64decode(doc["key"], validate=True))
+                return Ed25519PrivateKey.from_private_bytes(base64.b64decode(doc["key"], validate=True)), False
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             pass  # none, or one that is half written: a key that no hello was said with
         key = Ed25519PrivateKey.generate()
         raw = key.private_bytes(Encoding.Raw, PrivateFormat.Raw, NoEncryption())
         write_file(path, json.dumps({"tokenSha256": digest, "key": base64.b64encode(raw).decode()}))
-        return key
+        return key, True
 
     def _next_number(self) -> int:
         if self._number >= self._reserved:
@@ -268,16 +271,17 @@ class _Image:
         """Raises OSError where the answer is not the image from this byte on."""
         found = _BYTES.fullmatch(response.headers.get("Content-Range", ""))
         self._response = response
-        if response.status == 416 and found is not None and found.group(2) == str(offset):
+        if response.status == 416 and found is not None and found.group(3) == str(offset):
             self._left = 0  # asked for from its very end
             return
-        if response.status == 206:
-            if found is None or found.group(1) != str(offset):
+        if response.length is None:
+            raise OSError("the server did not say how much it sends")
+        if response.status == 206 and found is not None and found.group(1) is not None:
+            first, end, size = int(found.group(1)), int(found.group(2)) + 1, int(found.group(3))
+            if (first, end, response.length) != (offset, size, size - offset):
                 raise OSError("the server sent another part of the image than was asked for")
         elif response.status != 200 or offset != 0:
             raise OSError(f"the server answered {response.status} instead of the image")
-        if response.length is None:
-            raise OSError("the server did not say how much it sends")
         self._left = response.length
 
     def read(self, size: int, /) -> bytes:
@@ -319,12 +323,10 @@ def _task_or_idle(body: bytes) -> AnyTask | wire_tasks.Idle:
 
 
 def _number(path: Path) -> int:
-    """Where there was none, or a damaged one: microseconds since 1970, past anything that was counted from 0."""
+    """Reserved so far. Where that is lost: microseconds since 1970, past anything that was counted from 0."""
     try:
         return int(path.read_text())
-    except FileNotFoundError:
-        return 0
-    except ValueError:
+    except (FileNotFoundError, ValueError):
         return time.time_ns() // 1000
 
 

@@ -7,6 +7,7 @@ import importlib
 import re
 import threading
 import traceback
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -21,17 +22,19 @@ _TRACE_LIMIT: Final = 16 * 1024
 _WORD: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _LEFT_OUT: Final = "\n[the log went on while nobody could be told of it: {} characters are left out]\n"
 
-# Imported when it is its turn: a module that cannot be imported is one failed task.
-MODULES: Final = {
-    "inventory": ("inventory", "inventory"),
-    "test": ("hardware_tests", "test"),
-    "erase": ("erase", "erase"),
-    "writeImage": ("write_image", "write_image"),
-    "writeConfigDrive": ("config_partition", "write_config_drive"),
-    "setBoot": ("set_boot", "set_boot"),
-    "rescue": ("rescue", "rescue"),
-    "poweroff": ("power", "poweroff"),
-    "reboot": ("power", "reboot"),
+Table = Mapping[str, tuple[str, str]]
+
+# Kind: module and function. Imported when it is its turn: a module that cannot be imported is one failed task.
+TABLE: Final[Table] = {
+    "inventory": ("bcmetal_agent.tasks.inventory", "inventory"),
+    "test": ("bcmetal_agent.tasks.hardware_tests", "test"),
+    "erase": ("bcmetal_agent.tasks.erase", "erase"),
+    "writeImage": ("bcmetal_agent.tasks.write_image", "write_image"),
+    "writeConfigDrive": ("bcmetal_agent.tasks.config_partition", "write_config_drive"),
+    "setBoot": ("bcmetal_agent.tasks.set_boot", "set_boot"),
+    "rescue": ("bcmetal_agent.tasks.rescue", "rescue"),
+    "poweroff": ("bcmetal_agent.tasks.power", "poweroff"),
+    "reboot": ("bcmetal_agent.tasks.power", "reboot"),
 }
 
 
@@ -48,9 +51,9 @@ class Outcome:
 class Work:
     """A `Doing`. `began_at`: how much of the task's log the daemon has from an earlier run of it."""
 
-    def __init__(self, task: AnyTask, image: ImageDoor, began_at: int = 0) -> None:
+    def __init__(self, task: AnyTask, image: ImageDoor, began_at: int = 0, table: Table = TABLE) -> None:
         self.task = task
-        self._image = image
+        self._image, self._table = image, table
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._progress, self._message = 0, ""
@@ -155,14 +158,14 @@ class Work:
     # ------------------------------------------------------------ in the thread
 
     def _perform(self) -> wire.Json:
-        where = MODULES.get(self.task.kind)
+        where = self._table.get(self.task.kind)
         if where is None or self.task.kind not in PARAMS:
             raise TaskFailed("unknown-task", f"this agent does not know the task {_line(self.task.kind)[:64]!r}")
         try:
             params = wire.read_doc(PARAMS[self.task.kind], self.task.params)
         except wire.BadMessage as error:
             raise TaskFailed("bad-params", f"the task's {error}") from None
-        function = getattr(importlib.import_module(f"bcmetal_agent.tasks.{where[0]}"), where[1])
+        function = getattr(importlib.import_module(where[0]), where[1])
         arguments: list[Any] = [params, self]
         if self.task.kind == "writeImage":
             arguments.append(self._image)
