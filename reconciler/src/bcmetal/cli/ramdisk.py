@@ -28,7 +28,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="Answer with one JS
 def ramdisk() -> None:
     """The ramdisk that machines boot: Debian's kernel and tools, and the agent. Building it needs no root and no daemon.
 
-    This build makes it, and it starts; what the agent does in it is not in this build yet, and no verb boots it.
+    Every verb that does something on the machine itself boots it: the agent in it says hello to the daemon and does what that asks.
 
     \b
     Examples:
