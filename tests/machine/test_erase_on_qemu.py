@@ -52,7 +52,7 @@ for phase in words["erase.phases"].split(","):
     params = wire.decode(EraseParams, pathlib.Path("/erase-" + phase + ".json").read_bytes(), 2**20)
     print("RESULT " + phase + " " + wire.encode(erase(params, Doing())).decode(), flush=True)
 print("ALL-DONE", flush=True)
-os.system("/usr/sbin/poweroff -f")
+os.system("busybox poweroff -f")
 """
 
 
@@ -130,7 +130,7 @@ def _ramdisk(folder: Path, pattern: bytes) -> tuple[Path, Path]:
     drives = tuple(disk.plan(pattern) for disk in PLANNED)
     more = {"/erase-test.py": PROGRAM.encode()}
     for phase in ("inspect", "plant", "erase", "verify"):
-        more[f"/erase-{phase}.json"] = wire.encode(EraseParams(phase, drives))  # type: ignore[arg-type]
+        more[f"/erase-{phase}.json"] = wire.encode(EraseParams(phase, drives))
     initrd = folder / "initrd"
     script = newc({"/usr/lib/bcmetal/agent-loop": SCRIPT.encode()}, mode=0o755)
     initrd.write_bytes(built.initrd.read_bytes() + newc(more) + script)
