@@ -59,6 +59,9 @@ class Agent:
         return self.key.public_key().public_bytes_raw()
 
     def hello(self, address: str = ADDRESS, **more: Any) -> Answered:
+        return self.site.db.run(self.saying_hello(address, **more))
+
+    async def saying_hello(self, address: str = ADDRESS, **more: Any) -> Answered:
         body = {
             "publicKey": base64.b64encode(self.public_key).decode(),
             "identifiers": self.says,
@@ -68,7 +71,7 @@ class Agent:
         }
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
         raw = json.dumps(body).encode()
-        answer = self.site.db.run(self.site.sending("POST", wire_tasks.HELLO_PATH, raw, headers, address))
+        answer = await self.site.sending("POST", wire_tasks.HELLO_PATH, raw, headers, address)
         if answer.status == 200:
             self.session_id = answer.doc["sessionId"]
         return answer

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import os
+from typing import Any
 
 from agent_door.site import Agent, AgentSite, a_machine
 from bcmetal.store import boot_tokens
@@ -52,6 +54,30 @@ def test_a_second_key_voids_both(site: AgentSite) -> None:
     again = site.an_agent().welcomed()
     assert Agent(site, again.token).hello().status == 403
     assert site.db.read(boot_tokens.conflicts, site.operation_id) == 2
+
+
+def test_of_many_at_once_one_is_first_and_the_next_voids_both(site: AgentSite) -> None:
+    token = site.a_token()
+    rivals = [Agent(site, token) for _ in range(6)]
+
+    async def at_once() -> list[int]:
+        answers = await asyncio.gather(*(one.saying_hello() for one in rivals))
+        return sorted(answer.status for answer in answers)
+
+    assert site.db.run(at_once()) == [200, 403, 403, 403, 403, 403]
+    assert site.db.read(boot_tokens.conflicts, site.operation_id) == 1
+    assert len(site.events("security.boot-token.conflict")) == 1
+    assert site.agent() is None
+
+
+def test_a_hello_that_is_sent_twice_at_once_is_one_session(site: AgentSite) -> None:
+    agent = site.an_agent()
+
+    async def at_once() -> list[Any]:
+        return [answer.doc["sessionId"] for answer in await asyncio.gather(*(agent.saying_hello() for _ in range(4)))]
+
+    assert set(site.db.run(at_once())) == {agent.session_id}
+    assert site.db.read(boot_tokens.conflicts, site.operation_id) == 0
 
 
 def test_what_proves_nothing_makes_no_rows_and_is_soon_slowed(site: AgentSite) -> None:

@@ -131,6 +131,17 @@ def test_a_call_that_was_made_before_is_refused(site: AgentSite) -> None:
     assert site.task().progress == 0
 
 
+def test_another_daemon_knows_the_session_and_what_was_called_before(site: AgentSite) -> None:
+    agent = site.an_agent().welcomed()
+    site.a_task()
+    agent.sequence = 6
+    assert agent.next().status == 200
+    site.app = site.an_app()  # started again, or a second one over the same database
+    agent.sequence = 6
+    assert agent.next().status == 409
+    assert agent.next().status == 200
+
+
 def test_a_call_that_another_key_signed_or_that_was_changed_proves_nothing(site: AgentSite) -> None:
     agent = site.an_agent().welcomed()
     task_id = site.a_task()
