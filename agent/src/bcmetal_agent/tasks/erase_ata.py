@@ -113,17 +113,17 @@ def _security_erase(work: Work, enhanced: bool) -> None:
         raise Refused("its security state changed meanwhile")
     option = "--security-erase-enhanced" if enhanced else "--security-erase"
     with opened(device, os.O_RDWR):
-        if not _tell(work, "--security-set-pass"):
+        if not _tell(work, "--security-set-pass") or not _enabled(device):
             raise Refused("the drive takes no password")
         work.begun = True
         done = _tell(work, option, takes_s=identity.enhanced_s if enhanced else identity.erase_s)
-        after = _identify(device)
-        if after is not None and after.enabled:
+        kept = _enabled(device)
+        if kept:
             _tell(work, "--security-disable")
     if not done:
         raise TaskFailed("erase-failed", "the drive broke off its security erase")
     work.record(f"SECURITY ERASE UNIT{', enhanced,' if enhanced else ''} ended well")
-    if after is None or after.enabled:
+    if kept is not False:
         # a successful erase ends with security disabled (ACS-4, 7.45)
         raise TaskFailed("erase-failed", "after its security erase the drive still has its password: it did not erase")
 
@@ -165,13 +165,25 @@ def _tell(work: Work, option: str, takes_s: float = 0.0) -> bool:
     except ToolFailed as e:
         work.log(f"{option.lstrip('-')}: {clean(e.ran.err or e.ran.out, 300)}")
         return False
-    # hdparm ends with 0 after some of the drive's errors, and names them only here
-    fault = re.search(
-        r"bad/missing sense data|Input/output error|SECURITY_[A-Z_]+: .*", ran.err.decode("utf-8", "replace")
-    )
-    if fault:
-        work.log(f"{option.lstrip('-')}: {clean(fault.group(0).encode(), 300)}")
+    fault = _fault(ran.err.decode("utf-8", "replace"))
+    if fault is not None:
+        work.log(f"{option.lstrip('-')}: {clean(fault.encode(), 300)}")
     return fault is None
+
+
+def _fault(said: str) -> str | None:
+    """hdparm ends with 0 after some of the drive's errors. Sense data that is not an ATA return descriptor (bridges, SAS HBAs) is an error
+    by its key alone: 0 and 1 are none (SPC-5, 4.4.7)."""
+    found = re.search(r"Input/output error|SECURITY_[A-Z_]+: .*", said)
+    if found is not None:
+        return found[0]
+    found = re.search(r"bad/missing sense data, sb\[\]:\s+(?:[7f][01] [0-9a-f]{2} .|72 .)([0-9a-f])\b.*", said)
+    return found[0] if found is not None and found[1] not in "01" else None
+
+
+def _enabled(device: BlockDevice) -> bool | None:
+    identity = _identify(device)
+    return None if identity is None else identity.enabled
 
 
 def _identify(device: BlockDevice) -> _Identity | None:

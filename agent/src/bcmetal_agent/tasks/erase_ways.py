@@ -103,7 +103,7 @@ def ask(argv: list[str], patient: Work | None = None) -> Ran | None:
 
     `patient`: an agent that was killed may have left a command with the drive that takes hours, and only then is it the question's turn.
     """
-    deadline_s, doing = (12 * HOUR_S, patient.doing) if patient is not None else (ASK_S, None)
+    deadline_s, doing = (48 * HOUR_S, patient.doing) if patient is not None else (ASK_S, None)
     try:
         return run(argv, deadline_s=deadline_s, limit=64 * 1024, doing=doing)
     except (ToolFailed, ToolMissing):
