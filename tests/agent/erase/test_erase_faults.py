@@ -91,6 +91,25 @@ def _the_word(bench: Bench) -> str:
     return words[0]
 
 
+@pytest.mark.parametrize("sense", ["70 00 05 00 00", "72 05 20 00", "70 00 00 00 00", "72 01 00 1d"])
+def test_a_drive_that_takes_the_commands_and_does_nothing_is_not_believed(bench: Bench, sense: str) -> None:
+    disk = bench.disk(Kind.ATA, "S1", sanitizes=[], security={"deaf": sense})
+    outcome = bench.one("erase", bench.planned(disk, ["ata-secure"]))
+    assert (outcome.state, outcome.standard) == ("failed", None)
+    assert untouched(disk)
+
+
+def test_sense_data_without_an_error_is_none(bench: Bench) -> None:
+    disk = bench.disk(Kind.ATA, "S1", sanitizes=[])
+    script = bench.cabinet.programs / "hdparm"
+    whole = script.read_text().replace("exec ", "")
+    script.write_text(
+        f"{whole}\ncode=$?\necho 'SG_IO: bad/missing sense data, sb[]:  70 00 01 00 00' >&2\nexit $code\n"
+    )
+    assert bench.one("erase", bench.planned(disk, ["ata-secure"])).state == "done"
+    assert left(disk) == 0
+
+
 def test_a_security_erase_that_breaks_off_leaves_no_password_behind(bench: Bench) -> None:
     disk = bench.disk(Kind.ATA, "S1", sanitizes=[], dies=True)
     assert bench.one("erase", bench.planned(disk, ["ata-secure"])).state == "failed"

@@ -98,6 +98,8 @@ def _security(drive: Drive, command: str, word: str) -> Answer:
         command, "SECURITY_ERASE"
     )
     said = f" Issuing {name} command, user=user, mode=high\n".encode()
+    if s.deaf:
+        return Answer(said, f"SG_IO: bad/missing sense data, sb[]:  {s.deaf}\n".encode())
     wrong = s.enabled and word != s.password
     shut = s.locked and command in ("set-pass", "disable")
     if s.frozen or drive.refuses or wrong or shut or (command != "set-pass" and not s.enabled):

@@ -16,7 +16,8 @@ _PIECE: Final = 1 << 20
 
 @dataclass
 class Security:
-    """ATA's security feature set. `frozen_at_boot`: the firmware freezes it, each time."""
+    """ATA's security feature set. `frozen_at_boot`: the firmware freezes it, each time. `deaf`: a bridge that takes
+    the commands, keeps them to itself, and reports no fault but a sense key."""
 
     supported: bool = True
     enhanced: bool = True
@@ -24,6 +25,7 @@ class Security:
     locked: bool = False
     frozen: bool = False
     frozen_at_boot: bool = False
+    deaf: str = ""
     password: str = ""
 
 
