@@ -207,7 +207,7 @@ class InventoryAnswer(Answer):
     node: NodeView
     inventory: InventoryView | None
     deep: InventoryView | None = Field(
-        description="what the agent in the ramdisk saw; its document stands under `doc.agent`"
+        description="what the agent in the ramdisk saw; `doc` is its own message, `sections` what it could not read"
     )
     inventories: list[InventoryView] | None = None
 

@@ -147,7 +147,7 @@ def _deep(session: Session, node: str) -> tuple[str, Inventory]:
 
     answer = session.client.call("metal", "inventory", {**session.where(), "nodeId": node})
     name = clean(str((answer.get("node") or {}).get("name") or node))
-    doc = ((answer.get("deep") or {}).get("doc") or {}).get("agent")
+    doc = (answer.get("deep") or {}).get("doc")
     if doc is None:
         raise click.ClickException(f"{name} was not looked at from inside yet: bcmetal inspect {name} --deep --wait")
     try:
