@@ -17,7 +17,7 @@ import pytest
 
 from agent.look.recorded import Told, a_machine, a_program, write
 from bcmetal_agent import wire
-from bcmetal_agent.tasks import check_gpus, hardware_tests, sweep_disks
+from bcmetal_agent.tasks import check_clock, check_gpus, hardware_tests, sweep_disks
 from bcmetal_agent.tasks.disks import BlockDevice
 from bcmetal_agent.tasks.doing import Stopped, TaskFailed
 from bcmetal_agent.tasks.hardware_trial import MARKS, Trial
@@ -299,15 +299,16 @@ def test_a_machine_without_gpus_fails_only_where_some_are_wanted(tmp_path: Path)
     assert run(Machine(tmp_path), "gpu", count=8).passed is False
 
 
-def a_clock(machine: Machine, ahead_s: float, done: threading.Event) -> threading.Thread:
+def a_clock(machine: Machine, ahead_s: float, done: threading.Event, rate: float = 1.0) -> threading.Thread:
     """A hardware clock that ticks."""
+    began = time.time()
     file = machine.path("sys/class/rtc/rtc0/since_epoch")
     file.parent.mkdir(parents=True)
 
     def tick() -> None:
         while not done.wait(0.02):
             new = file.with_name("new")
-            new.write_text(f"{int(time.time() + ahead_s)}\n")
+            new.write_text(f"{int(began + ahead_s + (time.time() - began) * rate)}\n")
             new.replace(file)
 
     thread = threading.Thread(target=tick)
@@ -327,6 +328,19 @@ def test_the_hardware_clock_is_held_to_the_daemons(machine: Machine, ahead_s: in
     assert found.passed is passed, found
     assert abs(found.figures["skew_s"] - ahead_s) < 2
     assert ("local time" in found.summary) is (ahead_s == 7203)
+
+
+@pytest.mark.parametrize(("rate", "passed"), [(1.0, True), (2.5, False)])
+def test_a_hardware_clock_that_runs_away_fails(machine: Machine, rate: float, passed: bool) -> None:
+    done = threading.Event()
+    thread = a_clock(machine, 0, done, rate)
+    try:  # all but two seconds of the minute are over; so short, the test's own clock is seen that unsteady
+        found = check_clock.clock(Trial("clock", 60, Told(), machine, {"drift_ppm": 700_000}, time.monotonic() - 58))
+    finally:
+        done.set()
+        thread.join()
+    assert found.passed is passed, found
+    assert found.figures["drift_unsure_ppm"] > 0
 
 
 def test_a_clock_that_stands_still_fails_and_none_is_none(machine: Machine) -> None:
