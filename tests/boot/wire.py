@@ -48,19 +48,11 @@ class Wire:
         )
 
     def at_machine(self, fn: Callable[[], T]) -> T:
-        """`fn` by a thread in the machine's namespace; a socket stays in the namespace that it was made in."""
-        found: list[T] = []
+        """`fn` in the machine's namespace."""
+        return within(self.client, fn)
 
-        def there() -> None:
-            with open(f"/run/netns/{self.client}", "rb") as space:
-                if ctypes.CDLL(None, use_errno=True).setns(space.fileno(), _CLONE_NEWNET):
-                    raise OSError(ctypes.get_errno(), "setns")
-            found.append(fn())
-
-        thread = threading.Thread(target=there)
-        thread.start()
-        thread.join()
-        return found[0]
+    def at_server(self, fn: Callable[[], T]) -> T:
+        return within(self.server, fn)
 
     def ask(self, arch: int, *, ipxe: bool = False, deadline_s: float = 10.0) -> Offer:
         """DHCPDISCOVER, as PXE firmware or iPXE sends it, again and again until somebody offers."""
@@ -100,6 +92,22 @@ class Wire:
                 except TimeoutError:
                     continue
         raise TimeoutError("no DHCPv6 server advertised itself")
+
+
+def within(namespace: str, fn: Callable[[], T]) -> T:
+    """`fn` by a thread in that namespace; a socket stays in the namespace that it was made in."""
+    found: list[T] = []
+
+    def there() -> None:
+        with open(f"/run/netns/{namespace}", "rb") as space:
+            if ctypes.CDLL(None, use_errno=True).setns(space.fileno(), _CLONE_NEWNET):
+                raise OSError(ctypes.get_errno(), "setns")
+        found.append(fn())
+
+    thread = threading.Thread(target=there)
+    thread.start()
+    thread.join()
+    return found[0]
 
 
 @contextmanager
