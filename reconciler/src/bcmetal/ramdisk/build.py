@@ -47,7 +47,7 @@ class Site:
             port = url.port
         except ValueError:
             port = 0
-        if url.scheme != "https" or not url.hostname or port == 0 or url.username or url.path.strip("/") or url.query:
+        if url.scheme != "https" or not url.hostname or not port or url.username or url.path.strip("/") or url.query:
             raise BuildFailed(
                 "the agent's address is https://HOST:PORT, as machines on the provisioning network see it"
             )
