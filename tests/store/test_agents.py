@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 
 from bcmetal.store import agent_tasks, agents, boot_tokens
-from bcmetal.store.agent_tasks import NewReport
+from bcmetal.store.agent_tasks import AgentTaskRow, NewReport
 from bcmetal.store.agents import AgentRow
 from store.samples import NOW, Db, an_end, fresh, later, save, under_way
 
@@ -150,12 +150,33 @@ def test_a_task_of_a_name_is_put_once(db: Db) -> None:
     other = db.write(agent_tasks.put, "op_other", node_id, "erase", "erase", {}, NOW)
     assert other.task_id != first.task_id
     assert db.read(agent_tasks.waiting) == {operation_id, "op_other"}
-    db.write(agent_tasks.hand, first.task_id, later(6))
-    db.write(agent_tasks.hand, first.task_id, later(9))
+    db.write(agent_tasks.hand, first, "as_1", later(6))
+    db.write(agent_tasks.hand, first, "as_1", later(9))
     handed = db.read(agent_tasks.present, operation_id)
     assert handed is not None
-    assert (handed.state, handed.handed_at) == ("handed", later(6))
+    assert (handed.state, handed.handed_at, handed.session_id) == ("handed", later(6), "as_1")
     assert db.read(agent_tasks.waiting) == {"op_other"}
+
+
+def test_another_start_of_the_machine_begins_its_task_and_its_log_anew(db: Db) -> None:
+    node_id, operation_id, _ = under_way(db)
+
+    def present() -> AgentTaskRow:
+        row = db.read(agent_tasks.present, operation_id)
+        assert row is not None
+        return row
+
+    db.write(agent_tasks.put, operation_id, node_id, "erase", "erase", {}, NOW)
+    db.write(agent_tasks.hand, present(), "as_1", later(1))
+    db.write(agent_tasks.report, present(), NewReport("running", 700, log="half of it\n"), later(2))
+    db.write(agent_tasks.hand, present(), "as_1", later(3))
+    assert (present().state, present().progress, present().log_read) == ("running", 700, 11)
+    db.write(agent_tasks.hand, present(), "as_2", later(4))
+    row = present()
+    assert (row.state, row.progress, row.handed_at, row.session_id) == ("handed", 0, later(1), "as_2")
+    db.write(agent_tasks.report, present(), NewReport("running", 100, log="all of it\n"), later(5))
+    log = db.read(agent_tasks.log_of, operation_id, "erase")
+    assert log == f"half of it\n{agent_tasks.AGAIN}all of it\n"
 
 
 def test_the_present_task_is_the_oldest_that_has_not_ended(db: Db) -> None:

@@ -174,7 +174,7 @@ class AgentDoor:
     async def _handed(self, task: AgentTaskRow, agent: AgentRow) -> Response:
         prepare = self._services.prepare.get(task.kind)
         params = task.params if prepare is None else await prepare(task, agent)
-        await self._services.store.write(_hand, task.task_id, agent.session_id, self._services.clock())
+        await self._services.store.write(_hand, task, agent.session_id, self._services.clock())
         return answered(wire_tasks.Task(task.task_id, cast(wire_tasks.Kind, task.kind), dict(params)))
 
     async def report(self, request: Request) -> Response:
@@ -252,10 +252,11 @@ def _look(c: Connection, session_id: str) -> tuple[Session, AgentTaskRow | None]
     return session, None if session.stop else agent_tasks.present(c, session.agent.operation_id)
 
 
-def _hand(c: Connection, task_id: str, session_id: str, now: Micros) -> None:
-    """In the transaction that hands out, the session is looked at once more. Raises NotYours."""
-    _look(c, session_id)
-    agent_tasks.hand(c, task_id, now)
+def _hand(c: Connection, task: AgentTaskRow, session_id: str, now: Micros) -> None:
+    """In the transaction that hands out, session and task are looked at once more. Raises NotYours."""
+    _, present = _look(c, session_id)
+    if present is not None and present.task_id == task.task_id:
+        agent_tasks.hand(c, present, session_id, now)
 
 
 def _report(c: Connection, call: Call, task_id: str, said: NewReport) -> bool:

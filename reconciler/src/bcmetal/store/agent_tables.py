@@ -10,6 +10,7 @@ from bcmetal.store.columns import (
     flag,
     ident,
     key,
+    maybe_ident,
     maybe_moment,
     maybe_words,
     moment,
@@ -72,10 +73,11 @@ agent_tasks = Table(
     maybe_words("result"),  # JSON
     maybe_words("error_code"),
     maybe_words("error_message"),
-    count("log_read"),  # characters of its log that came so far, and how many of them are kept
+    count("log_read"),  # characters of its log that came from that agent so far, and that are kept of all
     count("log_kept"),
     moment("created_at"),
-    maybe_moment("handed_at"),
+    maybe_moment("handed_at"),  # first
+    maybe_ident("session_id"),  # of the agent that it was handed to last
     maybe_moment("reported_at"),
     maybe_moment("ended_at"),
 )

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, func, insert, select, update
 
 from bcmetal.decisions import Micros
 from bcmetal.store import jsontext
@@ -17,6 +17,7 @@ from bcmetal.store.values import Json
 from bcmetal.text import log_text
 
 LOG_LIMIT: Final = 4 * 2**20  # characters kept of one task's log
+AGAIN: Final = "[bcmetal: the machine was started again, and this task with it]\n"
 State = Literal["waiting", "handed", "running", "done", "failed"]
 
 t = agent_tasks.c
@@ -24,7 +25,8 @@ t = agent_tasks.c
 
 @dataclass(frozen=True, slots=True)
 class AgentTaskRow:
-    """`params` hold no secret. `file`: on the shelf, the agent may fetch it. `progress` in thousandths. `ended_at`: done, failed, or given up."""
+    """`params` hold no secret. `file`: on the shelf, the agent may fetch it. `progress` in thousandths. `handed_at`: for the first
+    time; `session_id`: of the agent that it was handed to last. `ended_at`: done, failed, or given up."""
 
     task_id: str
     operation_id: str
@@ -43,6 +45,7 @@ class AgentTaskRow:
     log_kept: int
     created_at: Micros
     handed_at: Micros | None
+    session_id: str | None
     reported_at: Micros | None
     ended_at: Micros | None
 
@@ -71,11 +74,23 @@ _OPEN: Final = (
 )
 _EVERY: Final = select(agent_tasks).where(t.operation_id == bindparam("operation_id")).order_by(t.created_at, t.task_id)
 _WAITING: Final = select(t.operation_id).where(t.ended_at.is_(None), t.handed_at.is_(None)).distinct()
+_FILES: Final = select(t.file).where(t.ended_at.is_(None), t.file.is_not(None)).distinct().order_by(t.file)
 _BY_ID: Final = select(agent_tasks).where(t.task_id == bindparam("task_id"))
 _HAND: Final = (
     update(agent_tasks)
-    .where(t.task_id == bindparam("a_task_id"), t.ended_at.is_(None), t.handed_at.is_(None))
-    .values(state="handed", handed_at=bindparam("a_now"))
+    .where(
+        t.task_id == bindparam("a_task_id"),
+        t.ended_at.is_(None),
+        t.session_id.is_distinct_from(bindparam("a_session_id")),
+    )
+    .values(
+        state="handed",
+        session_id=bindparam("a_session_id"),
+        handed_at=func.coalesce(t.handed_at, bindparam("a_now")),
+        progress=0,
+        log_read=0,
+        log_kept=bindparam("a_log_kept"),
+    )
 )
 _REPORT: Final = (
     update(agent_tasks)
@@ -157,14 +172,23 @@ def waiting(c: Connection) -> frozenset[str]:
     return frozenset(c.execute(_WAITING).scalars())
 
 
+def files(c: Connection) -> tuple[str, ...]:
+    """Files of the shelf that some agent may still fetch."""
+    return tuple(c.execute(_FILES).scalars())
+
+
 def by_id(c: Connection, task_id: str) -> AgentTaskRow | None:
     row = c.execute(_BY_ID, {"task_id": task_id}).one_or_none()
     return None if row is None else _row(row)
 
 
-def hand(c: Connection, task_id: str, now: Micros) -> None:
-    """It is handed out. A second time changes nothing."""
-    c.execute(_HAND, {"a_task_id": task_id, "a_now": now})
+def hand(c: Connection, task: AgentTaskRow, session_id: str, now: Micros) -> None:
+    """It is handed out. A second time to the same agent changes nothing; another begins it, and its log, anew."""
+    anew = AGAIN if 0 < task.log_kept <= LOG_LIMIT else ""
+    kept = task.log_kept + len(anew)
+    asked = {"a_task_id": task.task_id, "a_session_id": session_id, "a_now": now, "a_log_kept": kept}
+    if c.execute(_HAND, asked).rowcount and anew:
+        _add_log(c, task, anew, now)
 
 
 def end(c: Connection, operation_id: str, now: Micros) -> None:
@@ -198,9 +222,13 @@ def report(c: Connection, task: AgentTaskRow, said: NewReport, now: Micros) -> b
     if not changed.rowcount:
         return False
     if text:
-        log = {"operation_id": task.operation_id, "stream": task.name, "start": task.log_kept, "text": text, "at": now}
-        c.execute(_LOG, log)
+        _add_log(c, task, text, now)
     return True
+
+
+def _add_log(c: Connection, task: AgentTaskRow, text: str, now: Micros) -> None:
+    row = {"operation_id": task.operation_id, "stream": task.name, "start": task.log_kept, "text": text, "at": now}
+    c.execute(_LOG, row)
 
 
 def _more(task: AgentTaskRow, said: NewReport) -> tuple[int, int, str]:
@@ -249,6 +277,7 @@ def _row(row: Row[Any]) -> AgentTaskRow:
         log_kept=row.log_kept,
         created_at=Micros(row.created_at),
         handed_at=row.handed_at,
+        session_id=row.session_id,
         reported_at=row.reported_at,
         ended_at=row.ended_at,
     )

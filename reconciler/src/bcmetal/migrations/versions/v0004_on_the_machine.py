@@ -66,6 +66,7 @@ def upgrade() -> None:
         sa.Column("log_kept", sa.BigInteger(), nullable=False, server_default="0"),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.Column("handed_at", sa.BigInteger(), nullable=True),
+        sa.Column("session_id", ID, nullable=True),
         sa.Column("reported_at", sa.BigInteger(), nullable=True),
         sa.Column("ended_at", sa.BigInteger(), nullable=True),
         sa.PrimaryKeyConstraint("task_id"),
