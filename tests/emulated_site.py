@@ -205,7 +205,7 @@ class Site:
 
     def _wire(self) -> None:
         store = self.steps = StepByStep(self.engines_store or self.store)
-        doors = Doors(store, self.clock, system_entropy, lambda: self.settings, self.shelf)
+        doors = Doors(store, self.clock, system_entropy, lambda: self.settings, self.shelf, self.vault)
         self.lines = Lines(store, self.clock, self.vault, lambda: self.settings)
         self.engine = Engine(doors, self.lines, "test-daemon")
 

@@ -19,11 +19,12 @@ from bcmetal.api.app import Services, build_app
 from bcmetal.api.auth import CERTIFICATE
 from bcmetal.decisions import SECOND, Micros
 from bcmetal.events import Feed
-from bcmetal.settings import Settings, check
+from bcmetal.settings import Pool, Settings, check
 from bcmetal.states import Verb
 from bcmetal.store import keys, outbox, views
 from bcmetal.store.engine import OpenStore, open_store
 from bcmetal.store.ids import new_id
+from bcmetal.store.values import Json, NodeRow
 from bcmetal.vault import Vault, VaultKey
 from in_process import Answered, answer_of
 
@@ -136,7 +137,7 @@ class Site:
     def now(self) -> Micros:
         return Micros(time.time_ns() // 1000 + self.skipped)
 
-    def steps_of(self, verb: Verb) -> tuple[str, ...]:
+    def steps_of(self, verb: Verb, node: NodeRow | None, given: Json, pool: Pool) -> tuple[str, ...]:
         return STEPS
 
     def close(self) -> None:

@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from sqlalchemy import Connection, update
 
+from bcmetal.api.agents import AgentDoor, AgentServices
 from bcmetal.api.app import Services, build_app
 from bcmetal.api.joining import JoinServices, build_join_app
 from bcmetal.api.node_door import build_node_app
@@ -165,7 +166,7 @@ class JoinSite:
             clock=self.now,
             entropy=os.urandom,
             wake=self.woken.append,
-            steps_of=lambda verb: ("look", "act"),
+            steps_of=lambda verb, node, given, pool: ("look", "act"),
             version="0",
             roots=lambda: self.authority.roots_to_pin() if self.with_ca else (),
         )
@@ -179,7 +180,14 @@ class JoinSite:
             wake=self.woken.append,
         )
         self.api = build_app(services)
-        self.joins = build_join_app(joining)
+        agents = AgentServices(
+            store=self.store,
+            settings=lambda: self.settings,
+            clock=self.now,
+            entropy=os.urandom,
+            wake=self.woken.append,
+        )
+        self.joins = build_join_app(joining, AgentDoor(agents))
         self.nodes = build_node_app(joining)
         for name, tenant in KEYS.items():
             self.keys[name] = self.a_key(name, tenant)

@@ -338,3 +338,56 @@ def test_a_decision_is_the_same_each_time(
     node: NodeFacts, verb: Verb | SideVerb, params: Params, pool: PoolPolicy
 ) -> None:
     assert decide(node, verb, params, pool, NOW) == decide(node, verb, params, pool, NOW)
+
+
+# ---------------------------------------------------------------- what only the agent can do
+
+
+@given(nodes, inputs, pools)
+def test_without_an_agent_nothing_is_written_looked_at_or_rescued_from_inside(
+    node: NodeFacts, params: Params, pool: PoolPolicy
+) -> None:
+    alone = replace(pool, agent="none")
+    assert isinstance(decide(node, Verb.DEPLOY, replace(params, kind="image"), alone, NOW), Refusal)
+    assert isinstance(decide(node, Verb.INSPECT, replace(params, deep=True), alone, NOW), Refusal)
+    assert isinstance(decide(node, Verb.RESCUE, replace(params, ssh_keys=True), alone, NOW), Refusal)
+
+
+@pytest.mark.parametrize("scheme", ["redfish", "ipmi"])
+def test_with_an_agent_an_image_needs_no_virtual_media_and_an_iso_does(scheme: str) -> None:
+    node = replace(a_node(State.AVAILABLE, Disks.CLEAN), bmc_scheme=scheme)
+    pool = replace(a_pool(), agent="bcd")
+    assert isinstance(decide(node, Verb.DEPLOY, Params(kind="image"), pool, NOW), Move)
+    assert isinstance(decide(node, Verb.DEPLOY, Params(kind="iso"), pool, NOW), Move) == (scheme == "redfish")
+    assert any(one.verb is Verb.DEPLOY for one in allowed_verbs(node, pool, NOW))
+
+
+@pytest.mark.parametrize(
+    ("agent", "iso", "scheme", "keys", "reason"),
+    [
+        ("bcd", False, "ipmi", True, None),
+        ("bcd", False, "redfish", True, None),
+        ("bcd", True, "redfish", False, None),
+        ("bcd", True, "ipmi", False, "needs-keys"),
+        ("bcd", False, "redfish", False, "needs-keys"),
+        ("none", True, "redfish", True, "cannot-deliver-keys"),
+        ("none", True, "ipmi", False, "no-virtual-media"),
+        ("none", False, "redfish", False, "no-rescue-iso"),
+    ],
+)
+def test_a_rescue_has_somebody_who_can_get_in(
+    agent: str, iso: bool, scheme: str, keys: bool, reason: str | None
+) -> None:
+    node = replace(a_node(State.DEPLOYED, Disks.TENANT), bmc_scheme=scheme)
+    answer = decide(node, Verb.RESCUE, Params(ssh_keys=keys), replace(a_pool(), agent=agent, has_rescue_iso=iso), NOW)
+    assert (answer.reason if isinstance(answer, Refusal) else None) == reason
+
+
+def test_a_machine_that_speaks_ipmi_has_time_to_be_looked_at_from_inside() -> None:
+    node = replace(a_node(State.ENROLLED), bmc_scheme="ipmi")
+    alone, with_agent = (
+        decide(node, Verb.INSPECT, Params(), replace(a_pool(), agent=one), NOW) for one in ("none", "bcd")
+    )
+    assert isinstance(alone, Move)
+    assert isinstance(with_agent, Move)
+    assert with_agent.budget_s > alone.budget_s

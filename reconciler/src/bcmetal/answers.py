@@ -368,6 +368,51 @@ class Freezes(Answer):
     freezes: list[FreezeView]
 
 
+class ImageFile(Answer):
+    """What machines fetch from the daemon."""
+
+    bytes: int
+    sha256: str
+    compression: str
+    raw_bytes: int | None = Field(description="what it unpacks to; null: it is compressed, and nobody knows yet")
+
+
+class ImageError(Answer):
+    code: str
+    message: str
+    retryable: bool
+
+
+class ImageView(Answer):
+    name: str | None = Field(description="in the configuration; null: it was named by its address")
+    format: str
+    sha256: str | None
+    sha512: str | None
+    public: bool = Field(description="false: it serves this tenant alone")
+    state: str = Field(
+        description="absent, fetching, kept (from before, read again when it is needed), ready, or failed"
+    )
+    on_disk_bytes: int
+    done_bytes: int | None
+    total_bytes: int | None
+    file: ImageFile | None
+    error: ImageError | None = None
+
+
+class Images(Answer):
+    images: list[ImageView]
+
+
+class PrunedFile(Answer):
+    file: str
+    bytes: int
+
+
+class PrunedImages(Answer):
+    pruned: list[PrunedFile]
+    bytes: int
+
+
 class ErrorBody(Answer):
     code: str
     message: str

@@ -14,7 +14,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import uvicorn
@@ -24,8 +24,9 @@ from bcmetal import __version__, sweeps
 from bcmetal.api.app import Services, build_app
 from bcmetal.api.join_listeners import JoinListeners
 from bcmetal.api.tls import api_server, bound
-from bcmetal.boot.media import media_app, media_config
+from bcmetal.boot.media import Ramdisks, media_app, media_config
 from bcmetal.boot.policy import fetch_policy
+from bcmetal.boot.pxe import beside, pxe_app
 from bcmetal.boot.shelf import Shelf
 from bcmetal.clock import SystemClock, system_entropy
 from bcmetal.engine import Engine
@@ -33,14 +34,16 @@ from bcmetal.errors import BcmetalError, InvalidInput
 from bcmetal.events import Feed
 from bcmetal.line import Lines
 from bcmetal.presence import Presence
-from bcmetal.settings import Settings, load, refused_reload
+from bcmetal.settings import Pool, Settings, load, refused_reload
 from bcmetal.states import Verb
 from bcmetal.store import claims, daemons, members, nodes, sealed
 from bcmetal.store.engine import open_store
-from bcmetal.store.values import Store
+from bcmetal.store.values import Json, NodeRow, Store
 from bcmetal.text import https_url
 from bcmetal.vault import Vault, load_key
 from bcmetal.workflows import workflow_of
+from bcmetal.workflows.asked import asked_of
+from bcmetal.workflows.handing import Handing
 from bcmetal.workflows.machine import Doors
 
 log = logging.getLogger("bcmetal")
@@ -76,11 +79,21 @@ class Daemon:
             await presence.begin()
             await self._take_sealed(store, settings)
             shelf = Shelf(settings.daemon.image_folder, lambda: fetch_policy(self._settings))
-            doors = Doors(store, clock, system_entropy, self.settings, shelf)
+            doors = Doors(store, clock, system_entropy, self.settings, shelf, vault)
             lines = Lines(store, clock, vault, self.settings)
             engine = Engine(doors, lines, owner, may_work=lambda: presence.differs is None)
             feed = Feed(store, owner)
-            joins = JoinListeners(store, vault, self.settings, clock.now, system_entropy, engine.wake)
+            handing = Handing(doors, self._roots)
+            joins = JoinListeners(
+                store,
+                vault,
+                self.settings,
+                clock.now,
+                system_entropy,
+                engine.wake,
+                prepare=handing.prepare(),
+                images=shelf.folder,
+            )
             self.joins = joins
             services = Services(
                 store=store,
@@ -90,10 +103,11 @@ class Daemon:
                 entropy=system_entropy,
                 wake=engine.wake,
                 feed=feed,
-                steps_of=lambda verb: tuple(workflow_of(Verb(verb)).steps),
+                steps_of=self._steps_of,
                 version=__version__,
                 held=lambda: presence.differs is not None,
                 roots=joins.roots,
+                shelf=shelf,
             )
             try:
                 await joins.open()
@@ -120,7 +134,15 @@ class Daemon:
     ) -> None:
         settings = self._settings
         api, api_sockets = api_server(build_app(services), settings.daemon)
-        media = _Quiet(media_config(media_app(doors.store, doors.clock.now, doors.shelf.folder)))
+        ramdisks = Ramdisks(lambda: self._settings.daemon.ramdisk_folder, doors.vault)
+        media = _Quiet(
+            media_config(
+                beside(
+                    media_app(doors.store, doors.clock.now, doors.shelf.folder, ramdisks=ramdisks),
+                    pxe_app(doors.store, doors.clock.now, self.settings, doors.vault),
+                )
+            )
+        )
         media_sockets = [bound(settings.daemon.media_listen)]
         self.api_address = api_sockets[0].getsockname()[:2]
         self.media_address = media_sockets[0].getsockname()[:2]
@@ -155,6 +177,12 @@ class Daemon:
         for result in results:
             if isinstance(result, BaseException):
                 raise result
+
+    def _roots(self) -> Sequence[str]:
+        return () if self.joins is None else self.joins.roots()
+
+    def _steps_of(self, verb: Verb, node: NodeRow | None, given: Json, pool: Pool) -> Sequence[str]:
+        return tuple(workflow_of(verb, asked_of(node, given, pool, self._settings)).steps)
 
     async def _take_sealed(self, store: Store, settings: Settings) -> None:
         """Hand the sealed passwords of named credentials to the settings; they are opened only when they are used."""

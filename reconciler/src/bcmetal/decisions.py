@@ -201,7 +201,8 @@ def decide(node: NodeFacts, verb: Verb | SideVerb, params: Params, pool: PoolPol
             return _not_allowed(node, verb, "there is no failed operation to do again")
         verb = node.failed_verb
     row = WORKFLOWS[verb]
-    budget_s = DEEP_INSPECT_BUDGET_S if verb is Verb.INSPECT and params.deep else row.budget_s
+    deep = params.deep or (node.bmc_scheme == "ipmi" and pool.agent != "none")
+    budget_s = DEEP_INSPECT_BUDGET_S if verb is Verb.INSPECT and deep else row.budget_s
     return Move(verb, origin, row.during, success_of(row, origin), failure_of(row, origin), budget_s)
 
 
@@ -377,41 +378,56 @@ def _refused_by_last_holder(node: NodeFacts, verb: Verb, params: Params, pool: P
 
 
 def _refused_by_machine(node: NodeFacts, verb: Verb, params: Params, pool: PoolPolicy) -> Refusal | None:
-    ipmi = node.bmc_scheme == "ipmi"
     if verb is Verb.DEPLOY:
-        if params.kind != "iso":
-            return Refusal(
-                Refused.INVALID_STATE,
-                "not-in-this-build",
-                "this build deploys images of kind `iso` only",
-                "kind",
-            )
-        if ipmi:
-            return Refusal(
-                Refused.INVALID_STATE,
-                "no-virtual-media",
-                "IPMI has no virtual media: deploying over the network is not in this build",
-            )
-    if verb is Verb.INSPECT and params.deep:
-        return Refusal(Refused.INVALID_STATE, "not-in-this-build", "this build does not inspect deep yet", "deep")
+        return _refused_deploy(node, params, pool)
+    if verb is Verb.INSPECT and params.deep and pool.agent == "none":
+        return _no_agent(pool, "a deep inspect is the agent's", "deep")
     if verb is Verb.RESCUE:
-        if ipmi:
-            return Refusal(
-                Refused.INVALID_STATE,
-                "no-virtual-media",
-                "IPMI has no virtual media: rescue over the network is not in this build",
-            )
-        if not pool.has_rescue_iso:
-            return Refusal(Refused.INVALID_STATE, "no-rescue-iso", f"pool {pool.pool_id} names no `rescue_iso`")
-        if params.ssh_keys or params.password_hash:
-            named = "sshKeys" if params.ssh_keys else "passwordHash"
-            return Refusal(
-                Refused.INVALID_INPUT,
-                "cannot-deliver-keys",
-                "the pool's rescue ISO carries its own access: keys and passwords cannot be delivered to it",
-                named,
-            )
+        return _refused_rescue(node, params, pool)
     return None
+
+
+def _no_agent(pool: PoolPolicy, what: str, field: str) -> Refusal:
+    why = f'{what}, and the machines of pool {pool.pool_id} run none (agent = "none")'
+    return Refusal(Refused.INVALID_STATE, "no-agent", why, field)
+
+
+def _refused_deploy(node: NodeFacts, params: Params, pool: PoolPolicy) -> Refusal | None:
+    if params.kind == "image" and pool.agent == "none":
+        return _no_agent(pool, "an image is written to the disk by the agent", "kind")
+    if params.kind == "iso" and node.bmc_scheme == "ipmi":
+        return Refusal(
+            Refused.INVALID_STATE, "no-virtual-media", "IPMI has no virtual media: no ISO can be inserted there", "kind"
+        )
+    return None
+
+
+def _refused_rescue(node: NodeFacts, params: Params, pool: PoolPolicy) -> Refusal | None:
+    """By the agent, for whom keys or a password were given; else by the pool's rescue ISO, which carries its own access."""
+    named = "sshKeys" if params.ssh_keys else "passwordHash" if params.password_hash else None
+    if named is not None:
+        if pool.agent != "none":
+            return None
+        return Refusal(
+            Refused.INVALID_INPUT,
+            "cannot-deliver-keys",
+            "the pool's rescue ISO carries its own access: keys and passwords cannot be delivered to it",
+            named,
+        )
+    if node.bmc_scheme == "ipmi" and pool.agent == "none":
+        return Refusal(
+            Refused.INVALID_STATE, "no-virtual-media", "IPMI has no virtual media: no rescue ISO can be inserted there"
+        )
+    if pool.has_rescue_iso and node.bmc_scheme != "ipmi":
+        return None
+    if pool.agent != "none":
+        return Refusal(
+            Refused.INVALID_STATE,
+            "needs-keys",
+            "say who may log in: `sshKeys`, or a `passwordHash`",
+            "sshKeys",
+        )
+    return Refusal(Refused.INVALID_STATE, "no-rescue-iso", f"pool {pool.pool_id} names no `rescue_iso`")
 
 
 def allowed_verbs(node: NodeFacts, pool: PoolPolicy, now: Micros) -> tuple[AllowedVerb, ...]:
@@ -443,6 +459,10 @@ def _attempts(node: NodeFacts, verb: Verb | SideVerb, pool: PoolPolicy) -> tuple
         other, needed = replace(plain, erases=True), "profile"
     elif named is Verb.RETIRE:
         other, needed = replace(plain, waiver=True, waiver_machine=True), "eraseWaiver"
+    elif named is Verb.DEPLOY:
+        other, needed = replace(plain, kind="image"), "image"
+    elif named is Verb.RESCUE:
+        other, needed = replace(plain, ssh_keys=True), "sshKeys"
     else:
         return ((needs, plain),)
     # A retry's input is stored: there is nothing to ask for.

@@ -28,6 +28,7 @@ from bcmetal.decisions import (
 )
 from bcmetal.errors import LAST_ERRORS, Stale, Unavailable, VaultError
 from bcmetal.line import BoundLine, Lines
+from bcmetal.proof.signing import signed
 from bcmetal.settling import UNASKED_S
 from bcmetal.side import side_of
 from bcmetal.states import WORKFLOWS, SideVerb, State, Verb
@@ -37,6 +38,7 @@ from bcmetal.store.identifiers import IdentityHeld
 from bcmetal.store.ids import new_id
 from bcmetal.store.values import Claim, Emit, Fact, MoveSealed, OperationRow, SetBmc, SetCondition, StepRun, Work
 from bcmetal.workflows import Workflow, workflow_of
+from bcmetal.workflows.asked import asked_of
 from bcmetal.workflows.machine import Doors, HeldBack, Machine, Step
 from bcmetal_drivers.errors import DriverError, RejectedCredentials, Transient, UntrustedCertificate
 
@@ -223,7 +225,7 @@ class Engine:
                     claims.save_side, lease.claim, operation.operation_id, "failed", error, [], now, None
                 )
                 return
-            run = _run_of(work, operation, workflow_of(Verb(operation.verb)))
+            run = _run_of(work, operation, self._workflow(work, operation))
             settled = settle(run, Failed("internal", why), now)
             step_run = StepRun(run.step, run.attempt + 1, "failed", why, now, now)
             await self.doors.store.write(
@@ -251,8 +253,16 @@ class Engine:
         line = self.lines.to(work, pool, operation.operation_id)
         return Machine(self.doors, work, operation, pool, lease, line, line.secrets)
 
+    def _workflow(self, work: Work, operation: OperationRow) -> Workflow:
+        """Of a pool that the configuration lost, the plainest: no step of it is run."""
+        settings = self.doors.settings()
+        pool = settings.pools.get(work.node.pool_id)
+        if pool is None:
+            return workflow_of(Verb(operation.verb))
+        return workflow_of(Verb(operation.verb), asked_of(work.node, operation.input, pool, settings))
+
     async def _step(self, lease: HeldLease, work: Work, operation: OperationRow) -> None:
-        workflow = workflow_of(Verb(operation.verb))
+        workflow = self._workflow(work, operation)
         run = _run_of(work, operation, workflow)
         started = self.doors.clock.now()
         machine = self._machine(lease, work, operation)
@@ -294,6 +304,7 @@ class Engine:
         now: Micros,
     ) -> None:
         facts = [*facts, *self._events(work, run, settled, step_run)]
+        facts = await signed(self.doors.store, self.doors.vault, facts, work.node, operation, now)
         lease.claim = await self.doors.store.write(
             claims.save, lease.claim, operation.operation_id, settled, step_run, facts, now, False
         )

@@ -6,6 +6,7 @@ the store as ready JSON; their models are for the document alone.
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
@@ -36,6 +37,9 @@ PRINTABLE: Final = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"
 MAC: Final = r"^[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5}$"
 WORD: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 
+SSH_KEY: Final = r"^(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(256|384|521)|sk-[a-z0-9@.-]+) [A-Za-z0-9+/=]+( [ -~]*)?$"
+CRYPTED: Final = r"\$(5|6|y|7|2[aby])\$[A-Za-z0-9./$=,]{20,400}"
+
 USERNAME_BYTES: Final = 64
 PASSWORD_BYTES: Final = 128
 SAFE_INTEGER: Final = 2**53 - 1
@@ -54,6 +58,12 @@ def _secret(limit: int) -> AfterValidator:
         return value
 
     return AfterValidator(check)
+
+
+def _crypted(value: SecretStr) -> SecretStr:
+    if not re.fullmatch(CRYPTED, value.get_secret_value()):
+        raise ValueError("is no hash of a password: `openssl passwd -6` or `mkpasswd` makes one")
+    return value
 
 
 def _moment(value: datetime) -> datetime:
@@ -222,12 +232,16 @@ class Location(Input):
 
 
 class RootDevice(Input):
-    """Hints by which the disk for the system is chosen."""
+    """Hints by which the disk for the system is chosen; exactly one disk has to agree with all of them. Without any, the smallest that will do."""
 
     serial: Short | None = None
     wwn: Short | None = None
     model: Short | None = None
+    by_path: Short | None = None
+    transport: Word | None = None
+    rotational: bool | None = None
     min_size_bytes: int | None = Field(None, ge=0, le=SAFE_INTEGER)
+    max_size_bytes: int | None = Field(None, ge=0, le=SAFE_INTEGER)
 
 
 class Image(Input):
@@ -324,20 +338,32 @@ class Commission(NodeMutation):
     confirm_erase: Short | None = None
 
 
+SshKey = Annotated[str, StringConstraints(pattern=SSH_KEY, max_length=4096)]
+SshKeys = Annotated[tuple[SshKey, ...], Field(max_length=64)]
+
+
 class Deploy(NodeMutation):
+    """`kind`: iso boots the image as it is, image has the agent write it to a disk; left out: by the image's format.
+
+    `userData`, `metaData` and `networkData` reach the machine's cloud-init by a config drive. The network's data is cloud-init's version 2,
+    as JSON or YAML.
+    """
+
     image: Image
-    kind: Literal["iso", "image"] = "iso"
+    kind: Literal["iso", "image"] | None = None
     user_data: UserText | None = None
     meta_data: UserText | None = None
     network_data: UserText | None = None
-    ssh_keys: Annotated[tuple[Annotated[str, StringConstraints(max_length=4096)], ...], Field(max_length=64)] = ()
+    ssh_keys: SshKeys = ()
     rebuild: bool = False
     confirm_erase: Short | None = None
 
 
 class Rescue(NodeMutation):
-    ssh_keys: Annotated[tuple[Annotated[str, StringConstraints(max_length=4096)], ...], Field(max_length=64)] = ()
-    password_hash: Annotated[SecretStr, _secret(512)] | None = None
+    """With keys or a password's hash (as crypt(3) makes it) the agent opens SSH; without, the pool's rescue ISO boots."""
+
+    ssh_keys: SshKeys = ()
+    password_hash: Annotated[SecretStr, _secret(512), AfterValidator(_crypted)] | None = None
     expires_after_s: int | None = Field(None, ge=60, le=30 * 86400)
 
 
@@ -467,4 +493,24 @@ class FreezeSet(FreezeScope):
 
 
 class FreezeList(Input):
+    tenant_id: TenantId
+
+
+# ---------------------------------------------------------------- images
+
+
+class ImageList(Input):
+    """What is on the daemon's shelf: the tenant's own, and what the configuration names."""
+
+    tenant_id: TenantId
+
+
+class ImagePull(Change):
+    """Asked again, it tells how far it is."""
+
+    tenant_id: TenantId
+    image: Image
+
+
+class ImagePrune(Change):
     tenant_id: TenantId

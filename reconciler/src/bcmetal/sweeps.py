@@ -9,24 +9,31 @@ import asyncio
 import logging
 from typing import Final
 
-from bcmetal.decisions import SECOND, Micros
+from bcmetal.decisions import SECOND, Micros, Move, Params, decide
 from bcmetal.engine import reach_facts
-from bcmetal.errors import VaultError
+from bcmetal.errors import Lost, VaultError
 from bcmetal.events import retention_before
 from bcmetal.join.leaving import expire_overdue
 from bcmetal.line import Lines
+from bcmetal.states import Verb
 from bcmetal.store import (
+    agent_tasks,
+    boot_tokens,
     certificates,
     claims,
     idempotency,
     leases,
     media,
     nodes,
+    operations,
     outbox,
+    rescues,
     sweeping,
 )
 from bcmetal.store.ids import new_id
-from bcmetal.store.values import Emit, Fact, SetCondition, SetSighting, Work
+from bcmetal.store.values import Emit, Fact, NewAudit, NewOperation, SetCondition, SetSighting, Work
+from bcmetal.workflows import workflow_of
+from bcmetal.workflows.asked import asked_of
 from bcmetal.workflows.machine import Doors
 from bcmetal_drivers.capabilities import PowerState, Reading, Readings, need
 from bcmetal_drivers.errors import DriverError, RejectedCredentials, TimedOut, Unreachable
@@ -40,7 +47,10 @@ RETENTION_EVERY_S: Final = 3600
 IDEMPOTENCY_KEPT_DAYS: Final = 7
 EVENTS_KEPT_DAYS: Final = 14
 CERTIFICATES_KEPT_DAYS: Final = 400  # after their end; past the grace a person may still let one renew
+TOKENS_KEPT_DAYS: Final = 14  # what they were is told to whoever still calls with one
+LOGS_KEPT_DAYS: Final = 90
 REQUESTS_AT_ONCE: Final = 100
+BY_ITSELF: Final = "daemon"  # in the audit: nobody asked
 
 
 async def sweep(doors: Doors, lines: Lines, owner: str) -> int:
@@ -108,7 +118,7 @@ def _reading_facts(doors: Doors, work: Work, reading: Reading, now: Micros) -> l
 
 
 async def expire(doors: Doors, owner: str) -> None:
-    """What ends by itself: protection, media, join requests, `needsAttention` that becomes true with time."""
+    """What ends by itself: protection, media, join requests, rescues, `needsAttention` that becomes true with time."""
     if not await doors.store.write(leases.take, "expiry", owner, EXPIRY_EVERY_S):
         return
     now = doors.clock.now()
@@ -118,6 +128,51 @@ async def expire(doors: Doors, owner: str) -> None:
     site_of = {name: pool.site for name, pool in doors.settings().pools.items()}
     await doors.store.write(expire_overdue, site_of, REQUESTS_AT_ONCE, now)
     await doors.store.write(certificates.prune_challenges, now)
+    await end_rescues(doors)
+
+
+async def end_rescues(doors: Doors) -> None:
+    """A rescue whose time is over is ended as a person would end it; what holds that back (maintenance, a protection) holds this back too."""
+    now = doors.clock.now()
+    for rescue in await doors.store.read(rescues.over, now):
+        node = await doors.store.read(nodes.get, rescue.node_id)
+        settings = doors.settings()
+        pool = settings.pools.get(node.pool_id) if node is not None else None
+        if node is None or pool is None or node.facts.maintenance or node.facts.quiet:
+            continue
+        move = decide(node.facts, Verb.UNRESCUE, Params(), pool.policy(settings), now)
+        if not isinstance(move, Move):
+            log.warning("node %s: its rescue is over, and it cannot be ended: %s", node.name, move.message)
+            continue
+        steps = tuple(workflow_of(Verb.UNRESCUE, asked_of(node, {}, pool, settings)).steps)
+        operation = NewOperation(
+            new_id("op", now, doors.entropy(10)),
+            "workflow",
+            Verb.UNRESCUE,
+            BY_ITSELF,
+            {},
+            steps[0],
+            move.budget_s * SECOND,
+            steps=steps,
+        )
+        audit = NewAudit(
+            new_id("au", now, doors.entropy(10)),
+            BY_ITSELF,
+            node.tenant_id,
+            "",
+            "compute:metal:unrescue",
+            f"compute-pool/{node.pool_id}/nodes/{node.node_id}",
+            "allowed",
+            new_id("tr", now, doors.entropy(10)),
+            node.node_id,
+            {"operation": operation.operation_id, "why": "the rescue's time is over"},
+        )
+        try:
+            await doors.store.write(
+                operations.start, node.node_id, node.generation, move, operation, audit, [], now, None
+            )
+        except Lost:  # somebody else asked for something meanwhile
+            log.info("node %s moved on before its rescue was ended", node.name)
 
 
 async def retain(doors: Doors, owner: str) -> None:
@@ -128,5 +183,7 @@ async def retain(doors: Doors, owner: str) -> None:
     await doors.store.write(idempotency.prune, retention_before(now, IDEMPOTENCY_KEPT_DAYS))
     await doors.store.write(outbox.prune, retention_before(now, EVENTS_KEPT_DAYS))
     await doors.store.write(certificates.prune, retention_before(now, CERTIFICATES_KEPT_DAYS))
-    kept = await doors.store.read(media.files, now)
-    await asyncio.to_thread(doors.shelf.prune, set(kept))
+    await doors.store.write(boot_tokens.prune, retention_before(now, TOKENS_KEPT_DAYS))
+    await doors.store.write(agent_tasks.prune, retention_before(now, LOGS_KEPT_DAYS))
+    kept = {*await doors.store.read(media.files, now), *await doors.store.read(agent_tasks.files)}
+    await asyncio.to_thread(doors.shelf.prune, kept)

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from bcmetal.answers import Answer
 from bcmetal.api.access import Identity
+from bcmetal.boot.shelf import Shelf
 from bcmetal.decisions import Micros, PoolPolicy
 from bcmetal.errors import Internal
 from bcmetal.events import Feed
@@ -18,7 +19,7 @@ from bcmetal.models import Change, Input
 from bcmetal.settings import Action, Pool, Settings
 from bcmetal.states import Verb
 from bcmetal.store.ids import ENTROPY_BYTES, new_id
-from bcmetal.store.values import Idempotency, Json, NewAudit, Store
+from bcmetal.store.values import Idempotency, Json, NewAudit, NodeRow, Store
 from bcmetal.vault import Vault
 
 I = TypeVar("I", bound=Input)  # noqa: E741 - the input
@@ -35,10 +36,11 @@ class Services:
     clock: Callable[[], Micros]
     entropy: Callable[[int], bytes]
     wake: Callable[[str | None], None]
-    steps_of: Callable[[Verb], Sequence[str]]
+    steps_of: Callable[[Verb, NodeRow | None, Json, Pool], Sequence[str]]  # of a verb with this input at this node
     version: str
     feed: Feed | None = None  # None: no /events
     roots: Callable[[], Sequence[str]] = tuple  # as PEM, first the one to pin; empty: there is no CA yet
+    shelf: Shelf | None = None  # None: no images here
     held: Callable[[], bool] = lambda: False  # nothing is served: this daemon disagrees with another one
 
 

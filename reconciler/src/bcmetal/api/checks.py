@@ -5,7 +5,9 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from typing import Literal
 
+from bcmetal.boot import config_drive
 from bcmetal.boot.outbound import AddressRefused, literal, name_listed, parse_target, permitted
 from bcmetal.errors import Fault, InvalidInput
 from bcmetal.models import Commission, Deploy, Input, Release
@@ -48,7 +50,15 @@ def _image_faults(asked: Deploy, settings: Settings) -> Iterable[Fault]:
         refused = refusal_of(image.url, settings.image_hosts())
         if refused is not None:
             yield Fault("image.url", refused)
-    if asked.kind == "iso":
+    named = settings.images.get(image.name or "")
+    kind = kind_of(asked, settings)
+    if named is not None and named.kind != kind:
+        yield Fault("kind", f"is {kind}, and image {image.name} has the format {named.format}: leave it out")
+    if kind == "image":
+        if image.url is not None and image.format not in ("raw", "qcow2"):
+            yield Fault("image.format", "an image of kind image has the format raw or qcow2")
+        yield from _config_drive_faults(asked, named.config_drive if named is not None else "nocloud")
+    else:
         if image.format not in (None, "iso"):
             yield Fault("image.format", "an image of kind iso has the format iso")
         if image.compression not in (None, "none"):
@@ -57,6 +67,23 @@ def _image_faults(asked: Deploy, settings: Settings) -> Iterable[Fault]:
             if getattr(asked, field):
                 name = type(asked).model_fields[field].alias or field
                 yield Fault(name, "an ISO boots as it is: nothing can be delivered to it")
+
+
+def _config_drive_faults(asked: Deploy, kind: Literal["nocloud", "config-2"]) -> Iterable[Fault]:
+    try:
+        config_drive.check(kind, asked.user_data, asked.meta_data, asked.network_data)
+    except InvalidInput as error:
+        yield from error.faults
+
+
+def kind_of(asked: Deploy, settings: Settings) -> str:
+    """What was said; else what the image's format means."""
+    if asked.kind is not None:
+        return asked.kind
+    named = settings.images.get(asked.image.name or "")
+    if named is not None:
+        return named.kind
+    return "image" if asked.image.format in ("raw", "qcow2") else "iso"
 
 
 def refusal_of(url: str, allowed: Sequence[str]) -> str | None:

@@ -145,7 +145,7 @@ def _enroll(c: Connection, call: Call[models.Enroll], new: NewNode, operation_id
         operations.record_instant(c, new.node_id, None, None, None, operation, audit, [event], call.now, known)
         return
     move = decided(call, row, decide(row.facts, Verb.INSPECT, Params(), call.policy, call.now))
-    steps = tuple(call.services.steps_of(Verb.INSPECT))
+    steps = tuple(call.services.steps_of(Verb.INSPECT, row, {}, call.its_pool))
     operation = NewOperation(
         operation_id,
         "workflow",

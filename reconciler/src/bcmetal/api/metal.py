@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
+from pydantic import SecretStr
 from sqlalchemy import Connection
 
 from bcmetal import models
 from bcmetal.answers import NodeView
 from bcmetal.api.access import WORKFLOW_ACTIONS, actions_for
 from bcmetal.api.calls import Call, method
-from bcmetal.api.checks import check_input
+from bcmetal.api.checks import check_input, kind_of
 from bcmetal.api.times import micros
-from bcmetal.api.verbs import Decided, event_of, instant, not_in_this_build, run_verb, state_event
+from bcmetal.api.verbs import Decided, Seal, event_of, instant, not_in_this_build, run_verb, state_event
 from bcmetal.decisions import Micros
 from bcmetal.errors import Fault, InvalidInput, Lost
 from bcmetal.join.leaving import leave, withdraw_tokens
 from bcmetal.settings import Action
 from bcmetal.settling import Ended, EndStatus, LastError
 from bcmetal.states import WORKFLOWS, SideVerb, State, System, Verb, failure_of
-from bcmetal.store import freezes, idempotency, members, nodes, operations
-from bcmetal.store.values import Json, NewOperation, NodeRow
+from bcmetal.store import freezes, idempotency, members, nodes, operations, sealed
+from bcmetal.store.values import Json, NewOperation, NodeRow, Sealed
 
 A = Action
+DELIVERED: Final = ("user-data", "meta-data", "network-data", "password-hash")  # what a retry has again
 
 
 def given_of(call: Call[models.NodeMutation], *names: str) -> dict[str, Any]:
@@ -53,22 +56,40 @@ def _deploy_actions(asked: models.Deploy) -> frozenset[Action]:
 
 @method("metal", models.Deploy, NodeView, _deploy_actions)
 async def deploy(call: Call[models.Deploy]) -> Json:
-    """Start the machine from an image. An ISO boots as it is; the daemon fetches, checks and serves it."""
+    """Start the machine from an image: an ISO boots as it is, any other is written to a disk by the agent, and its system joins the pool."""
     check_input(call.input, call.settings, call.its_pool)
-    return await run_verb(call, Verb.DEPLOY, given_of(call, "image", "kind", "rebuild", "confirm_erase"))
+    given = given_of(call, "image", "rebuild", "confirm_erase", "ssh_keys")
+    given["kind"] = kind_of(call.input, call.settings)
+    secrets = {
+        "user-data": call.input.user_data,
+        "meta-data": call.input.meta_data,
+        "network-data": call.input.network_data,
+    }
+    return await run_verb(call, Verb.DEPLOY, given, seal=_sealing(call, secrets))
+
+
+def _sealing(call: Call[Any], secrets: Mapping[str, str | None]) -> Seal:
+    """Keep what may hold secrets with the operation alone, sealed."""
+
+    def seal(row: NodeRow, operation_id: str) -> list[Sealed]:
+        return [
+            call.services.vault.seal("operation", "operation", operation_id, name, SecretStr(text))
+            for name, text in secrets.items()
+            if text is not None
+        ]
+
+    return seal
 
 
 @method("metal", models.Rescue, NodeView, WORKFLOW_ACTIONS[Verb.RESCUE])
 async def rescue(call: Call[models.Rescue]) -> Json:
-    """Start the machine from the pool's rescue ISO; its disks stay as they are."""
-    if call.input.expires_after_s is not None:
-        raise not_in_this_build("a rescue that ends by itself", "expiresAfterS")
-    given = {
-        name: True
-        for name, there in (("sshKeys", call.input.ssh_keys), ("passwordHash", call.input.password_hash))
-        if there
-    }
-    return await run_verb(call, Verb.RESCUE, given)
+    """Start a system beside the machine's own: with keys or a password the agent's, else the pool's rescue ISO. Its disks stay as they are."""
+    given = given_of(call, "ssh_keys", "expires_after_s")
+    crypted = call.input.password_hash
+    if crypted is not None:
+        given["passwordHash"] = True
+    secrets = {"password-hash": None if crypted is None else crypted.get_secret_value()}
+    return await run_verb(call, Verb.RESCUE, given, seal=_sealing(call, secrets))
 
 
 @method("metal", models.NodeMutation, NodeView, WORKFLOW_ACTIONS[Verb.UNRESCUE])
@@ -103,11 +124,24 @@ async def retire(call: Call[models.Retire]) -> Json:
 async def retry(call: Call[models.NodeMutation]) -> Json:
     """Do the failed operation again, with the input that it had. Needs what that verb needs as well."""
 
+    kept: list[Sealed] = []
+    vault = call.services.vault
+
     def failed_input(c: Connection, row: NodeRow) -> Json:
         failed = operations.last_failed(c, row.node_id)
-        return {} if failed is None else failed.input
+        if failed is None:
+            return {}
+        kept[:] = sealed.get(c, "operation", failed.operation_id)
+        return failed.input
 
-    return await run_verb(call, Verb.RETRY, look=failed_input)
+    def seal(row: NodeRow, operation_id: str) -> list[Sealed]:
+        return [
+            vault.seal("operation", "operation", operation_id, one.field, vault.open(one, "operation"))
+            for one in kept
+            if one.field in DELIVERED
+        ]
+
+    return await run_verb(call, Verb.RETRY, look=failed_input, seal=seal)
 
 
 @method("metal", models.NodeMutation, NodeView, A.OPERATE)

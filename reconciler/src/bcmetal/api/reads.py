@@ -12,7 +12,7 @@ from bcmetal import models
 from bcmetal.answers import InventoryAnswer, NodeList, NodeView, PlanAnswer, TimelineAnswer
 from bcmetal.api.access import actions_on_pool, pool_of, pools_allowing, require
 from bcmetal.api.calls import METHODS, Call, Method, method
-from bcmetal.api.checks import check_input
+from bcmetal.api.checks import check_input, kind_of
 from bcmetal.api.faults import input_faults
 from bcmetal.api.times import micros
 from bcmetal.api.verbs import node_of, params_of, refused
@@ -67,12 +67,14 @@ async def get(call: Call[models.OfNode]) -> Json:
 
 @method("metal", models.Inventory, InventoryAnswer, A.READ)
 async def inventory(call: Call[models.Inventory]) -> Json:
-    """What the machine is made of, as the last inspect or refresh found it."""
+    """What the machine is made of, as the last inspect or refresh found it; `deep`: as the agent inside saw it."""
     row = await node_of(call)
     latest = await call.store.read(inventories.latest, row.node_id)
+    deep = await call.store.read(inventories.latest, row.node_id, "agent")
     found: dict[str, Any] = {
         "node": await answer(call, row.node_id),
         "inventory": None if latest is None else _inventory(latest),
+        "deep": None if deep is None else _inventory(deep),
     }
     if call.input.since is not None:
         since = await call.store.read(inventories.since, row.node_id, micros(call.input.since))
@@ -115,6 +117,8 @@ async def plan(call: Call[models.Plan]) -> Json:
     asked = _asked(call, planned)
     row = await node_of(call)
     given = asked.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_unset=True)
+    if isinstance(asked, models.Deploy):
+        given["kind"] = kind_of(asked, call.settings)
     does: Verb | SideVerb | None = verb
     if verb is Verb.RETRY:
         failed = await call.store.read(operations.last_failed, row.node_id)
@@ -131,7 +135,7 @@ async def plan(call: Call[models.Plan]) -> Json:
         "actions": sorted(action.value for action in needed),
         "actionsMissing": sorted(action.value for action in missing),
         "erasesDisks": isinstance(does, Verb) and erases_disks(does, params, call.policy),
-        "steps": _steps(call, does),
+        "steps": _steps(call, does, row, given),
     }
     if isinstance(decision, Move):
         done |= {
@@ -142,10 +146,10 @@ async def plan(call: Call[models.Plan]) -> Json:
     return {"node": await answer(call, row.node_id), "plan": done}
 
 
-def _steps(call: Call[models.Plan], verb: Verb | SideVerb | None) -> list[str]:
+def _steps(call: Call[models.Plan], verb: Verb | SideVerb | None, row: NodeRow, given: Json) -> list[str]:
     if not isinstance(verb, Verb) or verb not in WORKFLOWS or verb in NOT_IN_THIS_BUILD:
         return []
-    return list(call.services.steps_of(verb))
+    return list(call.services.steps_of(verb, row, given, call.its_pool))
 
 
 def _asked(call: Call[models.Plan], planned: Method) -> models.Input:

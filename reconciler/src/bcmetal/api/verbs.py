@@ -204,7 +204,7 @@ def _plan(
     if isinstance(verb, SideVerb):
         operation = replace(operation, kind="side")
     elif move is not None and move.during is not None and isinstance(move.verb, Verb):
-        steps = tuple(call.services.steps_of(move.verb))
+        steps = tuple(call.services.steps_of(move.verb, row, given, call.its_pool))
         operation = replace(
             operation, kind="workflow", steps=steps, first_step=steps[0], budget_us=move.budget_s * SECOND
         )

@@ -88,6 +88,7 @@ def _why(view: dict[str, Any]) -> None:
             ),
             ("hint", error.get("hint")),
             ("held", "; ".join(held)),
+            *rescue_pairs(view),
         ],
         indent="  ",
     )
@@ -113,6 +114,18 @@ def _side_lines(view: dict[str, Any]) -> Iterator[str]:
             yield f"{verb} failed {ago(one.get('endedAt'))}: {error.get('code')}: {error.get('message')}"
             if error.get("hint"):
                 yield f"  {error['hint']}"
+
+
+def rescue_pairs(view: dict[str, Any]) -> list[tuple[str, object]]:
+    """How a rescued machine is reached: the command, the host key to compare, and when it ends."""
+    rescue = view.get("rescue") or {}
+    port = "" if rescue.get("port") in (None, 22) else f" -p {rescue['port']}"
+    commands = [f"ssh{port} {rescue.get('user')}@{address}" for address in rescue.get("addresses") or ()]
+    return [
+        ("rescue", " or ".join(commands) or None),
+        ("host key", " or ".join(rescue.get("fingerprints") or ()) or None),
+        ("ends", _ahead(rescue.get("endsAt"))),
+    ]
 
 
 def _reason_of(flag: object) -> str:

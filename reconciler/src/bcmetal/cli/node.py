@@ -9,7 +9,7 @@ import click
 
 from bcmetal.cli.asking import Duration, asked_operation, waited_for
 from bcmetal.cli.lazy import Entry, LazyGroup
-from bcmetal.cli.node_options import PASSWORD_FILE, PEM_FILE, given, labels_of, tls_of
+from bcmetal.cli.node_options import PASSWORD_FILE, PEM_FILE, ROOT_DEVICE, given, labels_of, root_device_of, tls_of
 from bcmetal.cli.outcome import Outcome, finish
 from bcmetal.cli.session import Session, shared_options, with_session
 from bcmetal.cli.targets import every_node, expand
@@ -58,6 +58,7 @@ Examples:
 @click.option("--ca", type=PEM_FILE, help="Trust the BMC's certificate by this CA (PEM).")
 @click.option("--no-verify", is_flag=True, help="Do not check the BMC's certificate, where its network permits that.")
 @click.option("--system-id", metavar="ID", help="Which system, when the BMC has several.")
+@ROOT_DEVICE
 @click.option("--boot-mac", metavar="MAC", help="The interface that the machine boots from.")
 @click.option("--room")
 @click.option("--rack")
@@ -83,6 +84,7 @@ def enroll(
     ca: Path | None,
     no_verify: bool,
     system_id: str | None,
+    root_device: tuple[str, ...],
     boot_mac: str | None,
     room: str | None,
     rack: str | None,
@@ -117,6 +119,7 @@ def enroll(
         name=name,
         bmc=bmc,
         bootMac=boot_mac,
+        rootDevice=root_device_of(root_device),
         location=given(room=room, rack=rack, unit=unit) or None,
         assetTag=asset_tag,
         labels=labels_of(labels),

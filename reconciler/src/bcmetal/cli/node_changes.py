@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from bcmetal.cli.asking import Duration, ask_each, how_of, verb_options
-from bcmetal.cli.node_options import PASSWORD_FILE, PEM_FILE, given, labels_of, tls_of
+from bcmetal.cli.node_options import PASSWORD_FILE, PEM_FILE, ROOT_DEVICE, given, labels_of, root_device_of, tls_of
 from bcmetal.cli.session import Session, with_session
 
 
@@ -19,6 +19,7 @@ Examples:
   bcmetal node update r3u17 --name r3u18 --label owner=team-a
   bcmetal node update r3u17 --address redfish://10.20.3.18 --wait
   bcmetal node update r3u17 --fingerprint SHA256
+  bcmetal node update r3u17 --root-device rotational=no --root-device max-gib=500
   bcmetal node update r3u17 --accept-identity --reason 'board swapped, ticket 4711'
 """
 )
@@ -31,6 +32,7 @@ Examples:
 @click.option("--no-verify", is_flag=True)
 @click.option("--system-id", metavar="ID")
 @click.option("--credential", metavar="NAME", help="A credential of the configuration.")
+@ROOT_DEVICE
 @click.option("--boot-mac", metavar="MAC")
 @click.option("--room")
 @click.option("--rack")
@@ -51,6 +53,7 @@ def update(
     no_verify: bool,
     system_id: str | None,
     credential: str | None,
+    root_device: tuple[str, ...],
     boot_mac: str | None,
     room: str | None,
     rack: str | None,
@@ -74,6 +77,7 @@ def update(
         labels=labels_of(labels),
         bmc=bmc or None,
         bootMac=boot_mac,
+        rootDevice=root_device_of(root_device),
         location=given(room=room, rack=rack, unit=unit) or None,
         assetTag=asset_tag,
         acceptIdentity=True if accept_identity else None,

@@ -21,6 +21,41 @@ def labels_of(pairs: tuple[str, ...]) -> dict[str, str] | None:
     return out or None
 
 
+ROOT_HINTS: Final = ("serial", "wwn", "model", "by-path", "transport", "rotational", "min-gib", "max-gib")
+
+
+def root_device_of(hints: tuple[str, ...]) -> dict[str, Any] | None:
+    """`serial=…`, `rotational=no` and so on, as the API wants them; `none` alone: no hints any more."""
+    if hints == ("none",):
+        return {}
+    found: dict[str, Any] = {}
+    for hint in hints:
+        name, equals, value = hint.partition("=")
+        if name not in ROOT_HINTS or not equals or not value:
+            known = ", ".join(f"{one}=…" for one in ROOT_HINTS)
+            raise click.BadParameter(f"{hint!r} is none of {known}", param_hint="--root-device")
+        if name == "rotational":
+            if value not in ("yes", "no"):
+                raise click.BadParameter("rotational is yes or no", param_hint="--root-device")
+            found[name] = value == "yes"
+        elif name.endswith("-gib"):
+            if not value.isdecimal():
+                raise click.BadParameter(f"{name} is a whole number", param_hint="--root-device")
+            found[f"{name[:3]}SizeBytes"] = int(value) * 2**30
+        else:
+            found["byPath" if name == "by-path" else name] = value
+    return found or None
+
+
+ROOT_DEVICE: Final = click.option(
+    "--root-device",
+    "root_device",
+    multiple=True,
+    metavar="HINT",
+    help=f"Which disk gets the system: {', '.join(ROOT_HINTS)}, each as NAME=VALUE; several must all agree.",
+)
+
+
 def _pem(path: Path | None) -> str | None:
     return None if path is None else path.read_text(encoding="ascii", errors="replace")
 

@@ -103,6 +103,7 @@ def adopt(session: Session, /, nodes: tuple[str, ...], **common: Any) -> None:
 @click.command(
     epilog="""\b
 Examples:
+  bcmetal deploy r3u17 --image debian-12 --ssh-key id_ed25519.pub --wait
   bcmetal deploy r3u17 --image installer --wait
   bcmetal deploy r3u17 --image https://mirror.example/installer.iso --sha256 SHA256 --kind iso
   bcmetal deploy r3u17 --image installer --rebuild --confirm-erase 7XK2M13
@@ -113,7 +114,9 @@ Examples:
 @click.option("--sha256", metavar="HEX", help="The checksum of an image given by its address.")
 @click.option("--sha512", metavar="HEX", help="The same, by SHA-512.")
 @click.option("--format", "image_format", metavar="NAME", help="iso, raw, qcow2; a named image has its own.")
-@click.option("--kind", type=click.Choice(["iso", "image"]), default="iso", show_default=True)
+@click.option(
+    "--kind", type=click.Choice(["iso", "image"]), help="Boot it as it is, or write it to a disk; else by its format."
+)
 @click.option("--user-data", type=_FILE, help="A file for the machine's first boot.")
 @click.option("--meta-data", type=_FILE, help="A file for the machine's first boot.")
 @click.option("--network-data", type=_FILE, help="A file for the machine's first boot.")
@@ -129,7 +132,7 @@ def deploy(
     sha256: str | None,
     sha512: str | None,
     image_format: str | None,
-    kind: str,
+    kind: str | None,
     user_data: Path | None,
     meta_data: Path | None,
     network_data: Path | None,
@@ -177,7 +180,7 @@ def _text(path: Path | None) -> str | None:
 @click.command(
     epilog="""\b
 Examples:
-  bcmetal rescue r3u17 --wait
+  bcmetal rescue r3u17 --ssh-key id_ed25519.pub --expires-after 2h --wait
   bcmetal rescue 'r3u[01-04]' --wait --timeout 15m
 """
 )
@@ -195,7 +198,10 @@ def rescue(
     expires_after: float | None,
     **common: Any,
 ) -> None:
-    """Start machines from the pool's rescue ISO; their disks stay as they are."""
+    """Start a system beside the machines' own; their disks stay as they are.
+
+    With a key or a password's hash the agent's ramdisk opens SSH to it; without, the pool's rescue ISO boots as it is.
+    """
     body = {
         "sshKeys": [_text(p) for p in ssh_keys] or None,
         "passwordHash": (_text(password_hash_file) or "").strip() or None,

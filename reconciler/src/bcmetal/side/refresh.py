@@ -7,9 +7,8 @@ from bcmetal.states import Disks
 from bcmetal.store import drives
 from bcmetal.store.values import SetBmc, SetIdentifiers, SetNode, SetSighting
 from bcmetal.workflows.identity import changed_identity, identifiers_of
-from bcmetal.workflows.inspect import note_inventory, usable_drives
 from bcmetal.workflows.machine import Machine, Outcome
-from bcmetal.workflows.observing import look_for_media, note_clock
+from bcmetal.workflows.observing import look_for_media, note_clock, note_inventory, usable_drives
 from bcmetal_drivers.capabilities import Identifies, Inventories, Power, need
 
 

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Row, bindparam, func, select, update
 from bcmetal.decisions import SECOND, Micros, NodeFacts
 from bcmetal.errors import hint_for
 from bcmetal.states import SideVerb
-from bcmetal.store import conditions, identifiers, jsontext, rows, side_operations
+from bcmetal.store import conditions, identifiers, jsontext, rescues, rows, side_operations
 from bcmetal.store.join_tables import certificates, members
 from bcmetal.store.tables import bmcs, node_views, nodes, operations, sealed, sightings
 from bcmetal.store.upsert import insert
@@ -217,6 +217,7 @@ def rewrite(c: Connection, node_id: str, now: Micros) -> None:
             "until": stamp(row.protected_until),
         },
         "fenced": row.fenced_reason,
+        "rescue": rescues.told(rescues.of(c, node_id), stamp) if row.state == "rescued" else None,
         "operation": operation,
         "sideOperations": [_side(row, one) for one in (*queued, *side_operations.failed(c, node_id))],
         # what troubles the operation under way; else what the last one ended with

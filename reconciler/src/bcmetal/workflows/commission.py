@@ -12,6 +12,18 @@
 10. erase_the_drives      by the BMC, each job followed to its end
 11. verify_the_erase      each drive read back and recorded
 12. record_the_baseline   the BMC's accounts, network and firmware, to be compared at release
+
+Where the profile has tests, a bill of materials, or methods of erasing that are the agent's, the machine starts its ramdisk after 8:
+
+9. offer_the_ramdisk, insert_the_ramdisk, arm_the_ramdisk, start_the_ramdisk, wait_for_the_agent
+10. look_from_inside      compared with the BMC's view, each difference named
+11. compare_with_the_bom  what the machine is made of
+12. test_the_hardware     each test with its log; where the profile says so, a machine that failed is held for somebody to look at
+13. plan_by_the_agent, ask_the_drives, mark_the_planned, plant_the_pattern, erase_by_the_agent
+14. end_the_start and the start again, for what an erase left is looked at after a power cycle
+15. verify_by_the_agent   what the daemon had planted is gone; each drive has its record
+16. power_off_at_the_end, eject_media_at_the_end, withdraw_the_medium_at_the_end, clear_boot_override_at_the_end
+17. record_the_baseline
 """
 
 from __future__ import annotations
@@ -19,14 +31,20 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 
 from bcmetal.decisions import Again, Done, Failed
 from bcmetal.settings import CommissionProfile
 from bcmetal.store.values import SetNode, SetSighting, StoreBaseline
-from bcmetal.workflows.erasing import ERASE, plan_the_erase
-from bcmetal.workflows.inspect import note_inventory
-from bcmetal.workflows.machine import Machine, Outcome
+from bcmetal.workflows.asked import Asked
+from bcmetal.workflows.erasing import ERASE, plan_the_erase, say_not_erased
+from bcmetal.workflows.erasing_inside import INSIDE, intend_the_erase
+from bcmetal.workflows.inside import look_from_inside
+from bcmetal.workflows.machine import Machine, Outcome, Step
+from bcmetal.workflows.observing import note_inventory
+from bcmetal.workflows.ramdisk import LEAVE, START
 from bcmetal.workflows.steps import UNDO, clear_boot_override, eject_media, know_the_machine, power_off
+from bcmetal.workflows.testing import compare_with_the_bom, test_the_hardware
 from bcmetal_drivers.capabilities import (
     Baseline,
     BootMode,
@@ -129,3 +147,29 @@ STEPS = (
     record_the_baseline,
 )
 CLEANUP = UNDO
+
+
+def steps_for(asked: Asked) -> Sequence[Step]:
+    if not asked.commissions_by_agent:
+        return STEPS
+    profile = asked.commission_profile
+    by_agent = profile is not None and bool(profile.agent_methods)
+    by_bmc = profile is not None and not by_agent and profile.bmc_erases
+    return (
+        know_the_machine,
+        compare_the_profile,
+        *((plan_the_erase,) if by_bmc else (intend_the_erase,)),
+        power_off,
+        eject_media,
+        clear_boot_override,
+        set_the_boot_mode,
+        set_secure_boot,
+        *START,
+        look_from_inside,
+        compare_with_the_bom,
+        test_the_hardware,
+        *(INSIDE if by_agent else ()),
+        *LEAVE,
+        *(ERASE if by_bmc else () if by_agent else (say_not_erased,)),
+        record_the_baseline,
+    )

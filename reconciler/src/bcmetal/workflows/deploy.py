@@ -1,4 +1,4 @@
-"""Deploy, kind `iso`: boot an ISO as it is.
+"""Deploy. Kind `iso` boots an ISO as it is:
 
 1. know_the_machine        the machine is the one that was inspected
 2. fetch_the_image         fetched from an allowed address, its checksum compared, kept on the daemon's shelf
@@ -11,16 +11,33 @@
 9. start_from_the_medium   on, and the override used up by that start
 10. see_a_sign_of_life     as the pool says; `none` is said to be unproven
 11. wait_for_the_join      where that sign is the machine's agent
+
+Kind `image` has the agent write it. Up to 5 as above, the image unpacked where it has to be; then:
+
+6. eject_media, offer_the_ramdisk, insert_the_ramdisk, arm_the_ramdisk, start_the_ramdisk, wait_for_the_agent
+7. look_from_inside        the machine is the one that was inspected, from inside too
+8. choose_the_disk         by the node's hints, or by a rule
+9. write_the_image         checked as it comes, written, read back
+10. write_the_config_drive a single-use join token is minted as this task is handed out
+11. set_the_boot_entry     the firmware starts from that disk
+12. power_off_at_the_end, eject_media_at_the_end, withdraw_the_medium_at_the_end, clear_boot_override_at_the_end
+13. power_on               its own system starts
+14. see_a_sign_of_life, wait_for_the_join
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from bcmetal.boot.fetch import ImageSource
 from bcmetal.decisions import Again, Back, Done, Failed
 from bcmetal.states import Disks, System
 from bcmetal.store import drives, media
 from bcmetal.store.values import MarkDrives, SetNode
-from bcmetal.workflows.machine import Machine, Outcome
+from bcmetal.workflows.asked import Asked
+from bcmetal.workflows.imaging import choose_the_disk, set_the_boot_entry, write_the_config_drive, write_the_image
+from bcmetal.workflows.inside import look_from_inside
+from bcmetal.workflows.machine import Machine, Outcome, Step
 from bcmetal.workflows.media import (
     arm_the_cd,
     fetch_of,
@@ -29,7 +46,8 @@ from bcmetal.workflows.media import (
     start_from_the_medium,
 )
 from bcmetal.workflows.membership import end_the_membership, wait_for_the_join
-from bcmetal.workflows.steps import UNDO, know_the_machine, power_off
+from bcmetal.workflows.ramdisk import LEAVE, START
+from bcmetal.workflows.steps import UNDO, eject_media, know_the_machine, power_off, power_on
 from bcmetal_drivers.capabilities import PowerState, Readings, need
 
 RUNNING = "OSRunning"
@@ -44,9 +62,15 @@ async def fetch_the_image(m: Machine) -> Outcome:
         image = m.image(str(wanted["name"]))
         if image is None:
             return Failed("image-not-found", f"the configuration has no image {wanted['name']}")
-        source = ImageSource(image.url, image.sha256, image.sha512)
+        source = ImageSource(image.url, image.sha256, image.sha512, image.format)
     else:
-        source = ImageSource(str(wanted["url"]), wanted.get("sha256"), wanted.get("sha512"))
+        source = ImageSource(
+            str(wanted["url"]),
+            wanted.get("sha256"),
+            wanted.get("sha512"),
+            wanted.get("format") or "iso",
+            m.node.tenant_id,
+        )
     return fetch_of(source, m)
 
 
@@ -66,7 +90,7 @@ async def see_a_sign_of_life(m: Machine) -> Outcome:
     seen = await m.look(need(m.bmc, Readings).reading)
     if seen.power is PowerState.OFF:
         return Back("power_off", "the machine went off before it gave a sign of life")
-    if not m.memo.get("media_served"):
+    if m.input.get("kind") != "image" and not m.memo.get("media_served"):
         served = await m.doors.store.read(media.served_count, str(m.memo["media_path"]))
         if not served:
             return Failed("media-not-fetched", "the machine is on, and its BMC never fetched the medium")
@@ -103,4 +127,26 @@ STEPS = (
     see_a_sign_of_life,
     wait_for_the_join,
 )
+BY_THE_AGENT = (
+    know_the_machine,
+    fetch_the_image,
+    end_the_membership,
+    power_off,
+    take_the_disks,
+    eject_media,
+    *START,
+    look_from_inside,
+    choose_the_disk,
+    write_the_image,
+    write_the_config_drive,
+    set_the_boot_entry,
+    *LEAVE,
+    power_on,
+    see_a_sign_of_life,
+    wait_for_the_join,
+)
 CLEANUP = UNDO
+
+
+def steps_for(asked: Asked) -> Sequence[Step]:
+    return BY_THE_AGENT if asked.deploys_by_agent else STEPS

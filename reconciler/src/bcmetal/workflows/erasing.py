@@ -148,7 +148,7 @@ async def _start(m: Machine, serial: str, jobs: dict[str, str]) -> Outcome:
 async def verify_the_erase(m: Machine) -> Outcome:
     """Read every drive back, and write its record. What shows data fails; what shows nothing is `verifier: bmc`."""
     if not erase_wanted(m):
-        return _not_erased(m)
+        return not_erased(m)
     plan: list[str] = list(m.memo["plan"])
     shown = {drive.serial: drive for drive in await m.look(need(m.bmc, DriveErase).drives)}
     gone = sorted(serial for serial in plan if serial not in shown)
@@ -161,6 +161,12 @@ async def verify_the_erase(m: Machine) -> Outcome:
         m.note(AddErasureRecord(m.new_id("er"), serial, _record(m, shown[serial])))
         m.tell("metal.erasure.recorded", serial=serial, verifier="bmc")
     m.note(MarkDrives(tuple(plan), False))
+    close_the_erase(m)
+    return Done()
+
+
+def close_the_erase(m: Machine) -> None:
+    """Every planned drive is erased: the machine is clean, unless a waiver passed over some."""
     passed = sorted(waived(m))
     for serial in passed:
         m.note(AddErasureRecord(m.new_id("er"), serial, _waiver(m, serial)))
@@ -170,7 +176,6 @@ async def verify_the_erase(m: Machine) -> Outcome:
         m.condition("erasure", "warning", "not-erased", f"by a waiver, not erased: {', '.join(passed)}")
     else:
         m.condition("erasure", "ok")
-    return Done()
 
 
 def _record(m: Machine, drive: Drive) -> dict[str, object]:
@@ -211,13 +216,18 @@ def waive_the_machine(m: Machine) -> None:
     m.condition("erasure", "warning", "not-erased", "by a waiver, the whole machine left without an erase")
 
 
-def _not_erased(m: Machine) -> Outcome:
+def not_erased(m: Machine) -> Outcome:
     """Under `erase: none`: said honestly, unless the disks are clean already."""
     if m.node.facts.disks is Disks.CLEAN:
         return Done()
     m.note(SetNode({"not_erased": True}))
     m.condition("erasure", "warning", "not-erased", "the profile erases nothing: the disks hold what they held")
     return Done()
+
+
+async def say_not_erased(m: Machine) -> Outcome:
+    """A profile that erases nothing says so."""
+    return not_erased(m)
 
 
 ERASE = (mark_the_disks, erase_the_drives, verify_the_erase)

@@ -1,35 +1,40 @@
-"""Inspect: learn what the machine is, through its BMC alone. Nothing at the machine is changed.
+"""Inspect: learn what the machine is, through its BMC. Nothing at the machine is changed.
 
 1. find_the_service      which protocol answers at the address; its certificate is trusted, pinned, or refused
 2. log_in                the credentials work; the BMC and system belong to no other node
 3. know_who_it_is        UUID, serial, MACs; none of the exclusive ones is held by another live node
 4. read_the_inventory    CPUs, memory, NICs, drives, GPUs, TPM, firmware, section by section
+
+Deep, which is the default where the BMC speaks IPMI alone, the agent looks from inside as well:
+
+5. may_start_it          the machine is off, or was seen to be ours to switch; a foreign one that runs is left running
+6. power_off, eject_media, offer_the_ramdisk, insert_the_ramdisk, arm_the_ramdisk, start_the_ramdisk, wait_for_the_agent
+7. look_from_inside      its inventory is compared with the BMC's, each difference named; its disks are known
+8. power_off_at_the_end, eject_media_at_the_end, withdraw_the_medium_at_the_end, clear_boot_override_at_the_end
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-from dataclasses import asdict
+from collections.abc import Sequence
+from functools import wraps
 
 from bcmetal.decisions import Done, Failed
-from bcmetal.placeholders import normal_serial, usable_serial
 from bcmetal.states import Disks
 from bcmetal.store import drives
 from bcmetal.store.values import (
-    DriveSeen,
     SetBmc,
-    SetDrives,
     SetIdentifiers,
     SetNode,
     SetSighting,
-    StoreInventory,
 )
+from bcmetal.workflows.asked import Asked
 from bcmetal.workflows.identity import changed_identity, identifiers_of
-from bcmetal.workflows.machine import Machine, Outcome
-from bcmetal.workflows.observing import note_clock
-from bcmetal_drivers.capabilities import Identifies, Inventories, Power, Trust, TrustKind, need
-from bcmetal_drivers.capabilities import Inventory as SeenInventory
+from bcmetal.workflows.inside import look_from_inside
+from bcmetal.workflows.machine import Machine, Outcome, Step
+from bcmetal.workflows.observing import note_clock, note_inventory, usable_drives
+from bcmetal.workflows.ramdisk import LEAVE, START
+from bcmetal.workflows.steps import UNDO, eject_media, power_off
+from bcmetal_drivers.capabilities import Identifies, Inventories, Power, PowerState, Trust, TrustKind, need
 
 PIN_FIRST = "pin-first"  # the network's word for: the first certificate that is seen is the one
 
@@ -110,26 +115,40 @@ async def read_the_inventory(m: Machine) -> Outcome:
     return Done()
 
 
-def usable_drives(seen: SeenInventory) -> list[DriveSeen]:
-    """The drives that can be told apart, once each."""
-    found: dict[str, DriveSeen] = {}
-    for drive in seen.drives:
-        if usable_serial(normal_serial(drive.serial)):
-            found.setdefault(drive.serial, DriveSeen(drive.serial, drive.model, drive.wwn, drive.capacity_bytes))
-    return list(found.values())
-
-
-def note_inventory(m: Machine, seen: SeenInventory) -> None:
-    """Note the inventory and its drives; what changes with each reading (the BMC's clock) is not part of the digest."""
-    doc = json.loads(json.dumps(asdict(seen), default=dict))
-    stable = json.loads(json.dumps(doc))
-    stable.get("bmc", {}).pop("clock", None)
-    digest = hashlib.sha256(json.dumps(stable, sort_keys=True).encode()).hexdigest()
-    m.note(
-        StoreInventory(m.new_id("iv"), "bmc", digest, dict(seen.sections), doc),
-        SetDrives(tuple(usable_drives(seen))),
-    )
-
-
 STEPS = (find_the_service, log_in, know_who_it_is, read_the_inventory)
-CLEANUP = ()
+CLEANUP = UNDO
+
+
+async def may_start_it(m: Machine) -> Outcome:
+    """A foreign machine that was found running may be somebody's: it is not switched off to be looked at."""
+    if m.memo.get("deep") is not None:
+        return Done()
+    power = await m.look(need(m.bmc, Power).power_state)
+    if power is PowerState.OFF or m.node.facts.disks is not Disks.FOREIGN:
+        m.remember(deep=True)
+        return Done()
+    why = "it runs, and what it came with was given up by nobody: power it off first, or commission it"
+    if m.input.get("deep"):
+        return Failed("machine-is-on", why)
+    m.remember(deep=False)
+    m.condition("agent", "warning", "not-inspected-deep", f"not looked at from inside: {why}")
+    return Done()
+
+
+def _if_deep(step: Step) -> Step:
+    @wraps(step)
+    async def skipping(m: Machine) -> Outcome:
+        return await step(m) if m.memo.get("deep") else Done()
+
+    return skipping
+
+
+DEEP = (
+    *STEPS,
+    may_start_it,
+    *(_if_deep(step) for step in (power_off, eject_media, *START, look_from_inside, *LEAVE)),
+)
+
+
+def steps_for(asked: Asked) -> Sequence[Step]:
+    return DEEP if asked.inspects_deep else STEPS

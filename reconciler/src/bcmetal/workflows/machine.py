@@ -34,6 +34,7 @@ from bcmetal.store.values import (
     Store,
     Work,
 )
+from bcmetal.vault import Vault
 from bcmetal_drivers.capabilities import Bmc, BmcAddress, Credential, Trust, TrustKind
 from bcmetal_drivers.errors import BadAddress
 
@@ -154,6 +155,7 @@ class Doors:
     entropy: Callable[[int], bytes]
     settings: Callable[[], Settings]
     shelf: Shelf
+    vault: Vault
 
 
 @dataclass

@@ -35,7 +35,8 @@ def fetch_of(source: ImageSource, m: Machine) -> Outcome:
             return Again(str(fault), 10.0)
         return Failed(fault.code, str(fault))
     if isinstance(look, Ready):
-        m.remember(image_file=look.path.name, image_sha256=look.sha256)
+        m.remember(image_file=look.path.name, image_sha256=look.sha256, image_bytes=look.size)
+        m.remember(image_compression=look.compression, image_raw_bytes=look.raw_bytes)
         return Done()
     progress = look.done_bytes / look.total_bytes if look.total_bytes else None
     return Again("fetches and checks the image", 0.5, progress)
@@ -72,13 +73,13 @@ async def insert_the_medium(m: Machine) -> Outcome:
     power = await m.look(need(m.bmc, Power).power_state)
     if power is not PowerState.OFF:
         return Back("power_off", f"the machine is {power} before its medium is in")
-    if await _inserted(m):
+    if await inserted(m):
         return Done()
     await m.act(need(m.bmc, VirtualMedia).insert, str(m.memo["media_url"]))
     return Again("looks whether the medium is in", 0.0)
 
 
-async def _inserted(m: Machine) -> bool:
+async def inserted(m: Machine) -> bool:
     """Whether a slot shows the medium of this very operation."""
     slots = await m.look(need(m.bmc, VirtualMedia).inserted)
     return any(slot.inserted and slot.url == m.memo["media_url"] for slot in slots)
@@ -86,13 +87,18 @@ async def _inserted(m: Machine) -> bool:
 
 async def arm_the_cd(m: Machine) -> Outcome:
     """Arm the virtual CD for the next boot, while the machine is off."""
+    return await arm(m, BootDevice.CD)
+
+
+async def arm(m: Machine, device: BootDevice) -> Outcome:
+    """Arm this device for the next boot, while the machine is off."""
     power = await m.look(need(m.bmc, Power).power_state)
     if power is not PowerState.OFF:
         return Back("power_off", f"the machine is {power} before its boot override is set")
     override = await m.look(need(m.bmc, BootOnce).boot_override)
-    if override.device is BootDevice.CD and override.once:
+    if override.device is device and override.once:
         return Done()
-    await m.act(need(m.bmc, BootOnce).boot_once, BootDevice.CD, wanted_mode(m))
+    await m.act(need(m.bmc, BootOnce).boot_once, device, wanted_mode(m))
     return Again("looks whether the boot override is set", 0.0)
 
 
@@ -109,7 +115,7 @@ async def start_from_the_medium(m: Machine) -> Outcome:
     armed = override.device is BootDevice.CD
     if power is PowerState.OFF and not armed:
         return Back("arm_the_cd", "the boot override was used up before the machine was started for this run")
-    if power is PowerState.OFF and not await _inserted(m):
+    if power is PowerState.OFF and not await inserted(m):
         return Back("insert_the_medium", "the medium was taken out before the machine was started")
     if power is PowerState.ON:
         if armed and override.once:

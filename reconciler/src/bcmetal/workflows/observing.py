@@ -1,16 +1,20 @@
-"""What a look at a machine finds beside its purpose: a BMC's clock that is wrong, a medium that nobody of us put there."""
+"""What a look at a machine finds: its inventory and drives, and beside its purpose a BMC's clock that is wrong, a medium that nobody of us put there."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Final
 
 from bcmetal.decisions import Micros
+from bcmetal.placeholders import normal_serial, usable_serial
 from bcmetal.states import State
 from bcmetal.store import media
-from bcmetal.store.values import SetSighting
+from bcmetal.store.values import DriveSeen, SetDrives, SetSighting, StoreInventory
 from bcmetal.workflows.machine import Machine
-from bcmetal_drivers.capabilities import VirtualMedia, need, offers
+from bcmetal_drivers.capabilities import Inventory, VirtualMedia, need, offers
 from bcmetal_drivers.errors import Unsupported
 
 SKEW_MS: Final = 5 * 60 * 1000
@@ -61,3 +65,24 @@ async def look_for_media(m: Machine) -> None:
         m.condition("media", "warning", "unexpected-medium", text)
     else:
         m.condition("media", "ok")
+
+
+def usable_drives(seen: Inventory) -> list[DriveSeen]:
+    """The drives that can be told apart, once each."""
+    found: dict[str, DriveSeen] = {}
+    for drive in seen.drives:
+        if usable_serial(normal_serial(drive.serial)):
+            found.setdefault(drive.serial, DriveSeen(drive.serial, drive.model, drive.wwn, drive.capacity_bytes))
+    return list(found.values())
+
+
+def note_inventory(m: Machine, seen: Inventory) -> None:
+    """Note the inventory and its drives; what changes with each reading (the BMC's clock) is not part of the digest."""
+    doc = json.loads(json.dumps(asdict(seen), default=dict))
+    stable = json.loads(json.dumps(doc))
+    stable.get("bmc", {}).pop("clock", None)
+    digest = hashlib.sha256(json.dumps(stable, sort_keys=True).encode()).hexdigest()
+    m.note(
+        StoreInventory(m.new_id("iv"), "bmc", digest, dict(seen.sections), doc),
+        SetDrives(tuple(usable_drives(seen))),
+    )

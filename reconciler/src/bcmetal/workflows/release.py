@@ -12,19 +12,26 @@
 10. verify_the_erase       each drive read back and recorded
 11. compare_the_baseline   what the tenant changed at the BMC is named, and fails
 12. let_the_system_go      there is no system on it any more
+
+Where the profile lists methods of the agent's, 8 to 10 are the agent's: the ramdisk starts, every drive is planned, asked, planted with a
+pattern, erased, and read again after a power cycle (as in commission).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from bcmetal.decisions import Done, Failed
 from bcmetal.states import System
 from bcmetal.store import baselines
 from bcmetal.store.values import SetNode
+from bcmetal.workflows.asked import Asked
 from bcmetal.workflows.erasing import ERASE, plan_the_erase
-from bcmetal.workflows.machine import Machine, Outcome
+from bcmetal.workflows.erasing_inside import INSIDE, intend_the_erase
+from bcmetal.workflows.inside import look_from_inside
+from bcmetal.workflows.machine import Machine, Outcome, Step
 from bcmetal.workflows.membership import end_the_membership
+from bcmetal.workflows.ramdisk import LEAVE, START
 from bcmetal.workflows.steps import (
     UNDO,
     clear_boot_override,
@@ -81,4 +88,23 @@ STEPS = (
     compare_the_baseline,
     let_the_system_go,
 )
+BY_THE_AGENT = (
+    know_the_machine,
+    intend_the_erase,
+    end_the_membership,
+    power_off,
+    eject_media,
+    withdraw_the_medium,
+    clear_boot_override,
+    *START,
+    look_from_inside,
+    *INSIDE,
+    *LEAVE,
+    compare_the_baseline,
+    let_the_system_go,
+)
 CLEANUP = UNDO
+
+
+def steps_for(asked: Asked) -> Sequence[Step]:
+    return BY_THE_AGENT if asked.releases_by_agent else STEPS

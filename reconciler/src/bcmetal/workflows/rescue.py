@@ -1,4 +1,4 @@
-"""Rescue: boot the site's rescue ISO beside the tenant's disks. The ISO carries its own access; no key is delivered to it.
+"""Rescue: start another system beside the tenant's disks. Without keys, the site's rescue ISO, which carries its own access:
 
 1. know_the_machine        the machine is the one that was inspected
 2. fetch_the_rescue_iso    on the daemon's shelf, its checksum compared
@@ -7,13 +7,23 @@
 5. insert_the_medium       seen inserted
 6. arm_the_cd              seen armed, for one boot
 7. start_from_the_medium   on, and the override used up by that start
+
+With keys or a password's hash the agent in the ramdisk opens SSH to them, the disks neither assembled nor mounted:
+
+2. power_off, eject_media, offer_the_ramdisk, insert_the_ramdisk, arm_the_ramdisk, start_the_ramdisk, wait_for_the_agent
+3. open_the_rescue         its address and host keys are told in the node's view
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final
+
 from bcmetal.boot.fetch import ImageSource
-from bcmetal.decisions import Failed
-from bcmetal.workflows.machine import Machine, Outcome
+from bcmetal.decisions import Done, Failed
+from bcmetal.store.agent_tasks import AgentTaskRow
+from bcmetal.workflows.asked import Asked
+from bcmetal.workflows.machine import Machine, Outcome, Step
 from bcmetal.workflows.media import (
     arm_the_cd,
     fetch_of,
@@ -21,7 +31,12 @@ from bcmetal.workflows.media import (
     offer_the_medium,
     start_from_the_medium,
 )
-from bcmetal.workflows.steps import UNDO, know_the_machine, power_off
+from bcmetal.workflows.ramdisk import START
+from bcmetal.workflows.steps import UNDO, eject_media, know_the_machine, power_off
+from bcmetal.workflows.tasks import result_of, task
+from bcmetal_agent.wire_tasks import RescueParams, RescueReady
+
+RESCUE_TASK: Final = "rescue"
 
 
 async def fetch_the_rescue_iso(m: Machine) -> Outcome:
@@ -41,4 +56,23 @@ STEPS = (
     arm_the_cd,
     start_from_the_medium,
 )
+
+
+async def open_the_rescue(m: Machine) -> Outcome:
+    """SSH is open; the password's hash goes to the agent as the task is handed out, and is stored nowhere in the clear."""
+    params = RescueParams(
+        ssh_keys=tuple(m.input.get("sshKeys") or ()), expires_in_s=int(m.input.get("expiresAfterS") or 0)
+    )
+    row = await task(m, RESCUE_TASK, "rescue", params)
+    if not isinstance(row, AgentTaskRow):
+        return row
+    ready = result_of(row, RescueReady)
+    return ready if isinstance(ready, Failed) else Done()
+
+
+BY_THE_AGENT = (know_the_machine, power_off, eject_media, *START, open_the_rescue)
 CLEANUP = UNDO
+
+
+def steps_for(asked: Asked) -> Sequence[Step]:
+    return BY_THE_AGENT if asked.rescues_by_agent else STEPS

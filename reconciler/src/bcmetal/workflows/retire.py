@@ -12,18 +12,25 @@
 10. verify_the_erase      each drive read back and recorded
 11. hand_the_bmc_over     to the pool's hand-over credential, where it names one
 12. forget_its_secrets    unless they are to be kept
+
+With the agent's methods of erasing, 8 to 10 are as in release; a machine that is clean is not started for it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import wraps
 
 from bcmetal.decisions import Again, Done, Failed
 from bcmetal.states import System
 from bcmetal.store.values import DropSealed, SetNode
+from bcmetal.workflows.asked import Asked
 from bcmetal.workflows.erasing import ERASE, plan_the_erase, waive_the_machine
+from bcmetal.workflows.erasing_inside import INSIDE, erases, intend_the_erase
+from bcmetal.workflows.inside import look_from_inside
 from bcmetal.workflows.machine import Machine, Outcome, Step
 from bcmetal.workflows.membership import end_the_membership
+from bcmetal.workflows.ramdisk import LEAVE, START
 from bcmetal.workflows.steps import (
     UNDO,
     clear_boot_override,
@@ -95,4 +102,28 @@ STEPS = (
     hand_the_bmc_over,
     forget_its_secrets,
 )
+
+
+def _if_erasing(step: Step) -> Step:
+    @wraps(step)
+    async def skipping(m: Machine) -> Outcome:
+        return await step(m) if erases(m) else Done()
+
+    return skipping
+
+
+BY_THE_AGENT = (
+    *(_unless_waived(step) for step in (know_the_machine, intend_the_erase)),
+    end_the_membership,
+    *(_unless_waived(step) for step in (power_off, eject_media, withdraw_the_medium, clear_boot_override)),
+    *(_unless_waived(_if_erasing(step)) for step in (*START, look_from_inside)),
+    *(_unless_waived(step) for step in INSIDE),
+    *(_unless_waived(_if_erasing(step)) for step in LEAVE),
+    hand_the_bmc_over,
+    forget_its_secrets,
+)
 CLEANUP = UNDO
+
+
+def steps_for(asked: Asked) -> Sequence[Step]:
+    return BY_THE_AGENT if asked.releases_by_agent else STEPS

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from bcmetal.decisions import Again, Done, Failed
-from bcmetal.store import media
+from sqlalchemy import Connection
+
+from bcmetal.decisions import Again, Done, Failed, Micros
+from bcmetal.store import agent_tasks, boot_tokens, media
 from bcmetal.store.values import SetNode, SetSighting
 from bcmetal.workflows.identity import changed_identity
 from bcmetal.workflows.machine import Machine, Outcome
@@ -142,15 +144,21 @@ async def clear_what_we_armed(m: Machine) -> Outcome:
 
 
 async def withdraw_the_medium(m: Machine) -> Outcome:
-    """Serve this node's media no more, once they are out."""
+    """Serve this node's media no more, once they are out; whoever still runs from one is no agent of ours any more."""
     m.condition("boot-path", "ok")
-    await m.doors.store.write(media.end_of_node, m.node.node_id, m.now)
+    await m.doors.store.write(_withdraw, m.node.node_id, m.operation.operation_id, m.now)
     return Done()
+
+
+def _withdraw(c: Connection, node_id: str, operation_id: str, now: Micros) -> None:
+    media.end_of_node(c, node_id, now)
+    boot_tokens.end(c, operation_id, now)
+    agent_tasks.end(c, operation_id, now)
 
 
 async def withdraw_what_we_offered(m: Machine) -> Outcome:
     """Serve the medium of this operation no more."""
-    if not m.memo.get("media_path"):
+    if not (m.memo.get("media_path") or m.memo.get("boot_offered")):
         return Done()
     return await withdraw_the_medium(m)
 
