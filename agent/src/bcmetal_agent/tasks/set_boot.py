@@ -26,6 +26,7 @@ _ESP: Final = uuid.UUID("c12a7328-f81f-11d2-ba4b-00a0c93ec93b").bytes_le
 _ESP_MBR: Final = 0xEF
 _LOADER: Final = re.compile(r"(\\[A-Za-z0-9._ +-]{1,64}){1,8}")
 _ENTRIES: Final = 1024
+_BLOCKS: Final = 2**48  # of the largest disk that there could be
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def _of_gpt(disk: int, block: int) -> Iterator[Partition]:
     if len(header) < 92 or header[:8] != b"EFI PART":
         return
     at, count, size = struct.unpack_from("<QII", header, 72)
-    if not 128 <= size <= 4096 or size % 8 or count > _ENTRIES:
+    if not 128 <= size <= 4096 or size % 8 or count > _ENTRIES or at >= _BLOCKS:
         return
     table = os.pread(disk, count * size, at * block)
     for index in range(min(count, len(table) // size)):
