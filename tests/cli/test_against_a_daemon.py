@@ -89,6 +89,15 @@ def test_a_machine_goes_its_whole_way_by_commands(site: Site, run: Run) -> None:
     assert f"serial: {found[0]['serial']}" in told.out
     assert found[0]["recordId"] in run("erasure", "list", "--serial", found[0]["serial"]).out
     assert run("erasure", "show", "er_" + "0" * 26).code == 4
+    proof = site.folder / "proof"
+    told = run("erasure", "export", "--node", "whole", "-o", str(proof))
+    assert told.code == 0, told.err
+    commands = [line for line in (proof / "README.txt").read_text().splitlines() if "-signature records/er_" in line]
+    assert len(commands) == len(found)
+    for command in commands:  # by openssl alone
+        subprocess.run(command.split(), cwd=proof, check=True, timeout=20, capture_output=True)
+    assert run("erasure", "export", "er_" + "0" * 26, "--json").code == 4
+    assert run("erasure", "export", "--node", "whole", "-o", str(proof)).code == 1, "the folder holds something"
 
 
 def test_no_password_and_no_key_is_ever_shown(site: Site, run: Run) -> None:
