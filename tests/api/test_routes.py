@@ -54,6 +54,8 @@ def _body(site: Site, path: str) -> dict[str, Any]:
         return {"tenantId": TENANT}
     if group == "erasureRecords":
         return {"tenantId": TENANT, **({"recordId": "er_" + "0" * 26} if name == "get" else {})}
+    if group == "images":
+        return {"tenantId": TENANT, **({"image": {"name": "os"}} if name == "pull" else {})}
     if group == "freeze":
         scope = {} if name == "list" else {"scopeKind": "pool", "scopeId": POOL}
         return {"tenantId": TENANT, **scope, **({"reason": "r"} if name == "set" else {})}

@@ -21,6 +21,7 @@ from bcmetal.api import (  # each registers its methods
     enrolling,
     erasure,
     freeze,
+    images,
     join_requests,
     join_tokens,
     joined,
@@ -51,7 +52,7 @@ from bcmetal_agent.wire import TRUST_BUNDLE_PATH
 
 log = logging.getLogger(__name__)
 
-REGISTERED: Final = (audit, enrolling, erasure, freeze, join_requests, join_tokens, joined, metal, reads)
+REGISTERED: Final = (audit, enrolling, erasure, freeze, images, join_requests, join_tokens, joined, metal, reads)
 HELD_REASON: Final = "configuration-differs"
 BODY_LIMIT: Final = 256 * 1024
 

@@ -124,7 +124,7 @@ class Shelf:
         Raises ImageFault once for a failed fetch; the next look starts anew. With `by` (an operation's id) the fault is raised once to
         each of those that waited for that fetch at that address, so that one wrong checksum is not fetched again for every machine.
         """
-        key, me, now = _key(source), (by, source.url), time.monotonic()
+        key, me, now = key_of(source), (by, source.url), time.monotonic()
         with self._lock:
             self._looked_at[key] = now
             self._land(key)
@@ -144,6 +144,13 @@ class Shelf:
             flight.looked_at = now
             flight.waiting.add(me)
             return Fetching(flight.done, flight.total)
+
+    def knows(self, source: ImageSource) -> bool:
+        """Whether a look begins nothing: it is there, checked, or under way. Raises ImageFault for a checksum that is none."""
+        key = key_of(source)
+        with self._lock:
+            self._land(key)
+            return key in self._flights or self._believed(key) is not None
 
     def entries(self) -> list[Entry]:
         """What is there and what is under way, by name."""
@@ -270,7 +277,7 @@ class Shelf:
         return Ready(self.folder / _raw_name(key), raw.size, raw.sha256, "none", raw.size)
 
 
-def _key(source: ImageSource) -> str:
+def key_of(source: ImageSource) -> str:
     """Both checksums, where both are named: a file that was checked by one of them alone is not believed for both.
 
     And the format: what is right as the one is refused as the other.

@@ -38,6 +38,7 @@ _LOOKING = {
 _NODES = {
     "node": Entry("bcmetal.cli.node:node", "Enrol, list, show and change nodes."),
     "bom": Entry("bcmetal.cli.bom:bom", "Bills of materials: what machines of one kind are made of."),
+    "image": Entry("bcmetal.cli.images:image", "Images on the daemon's shelf: list, fetch ahead, make room."),
     "freeze": Entry("bcmetal.cli.site:freeze", "Hold every change on a site, a pool or a rack."),
     "erasure": Entry("bcmetal.cli.erasure:erasure", "What became of each drive; also of machines that are gone."),
     "audit": Entry("bcmetal.cli.site:audit", "Who did what, whence, and with what outcome."),
