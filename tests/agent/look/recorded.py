@@ -238,3 +238,21 @@ def a_program(folder: Path, name: str, script: str) -> Path:
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
     return path
+
+
+def a_scsi_disk(root: Path, name: str, pci: str, size: int) -> Path:
+    """As qemu's virtio-scsi shows one: the maker's name stands in the model too. Its host is the second of the machine."""
+    write(root, "sys/devices/pci0000:00/0000:04:00.0/host0/proc_name", "ahci")
+    device = root / "sys/devices/pci0000:00" / pci / "virtio1/host1/target1:0:3/1:0:3:0"
+    files = {"vendor": "QEMU", "model": "QEMU HARDDISK", "rev": "2.5+", "type": "0", "wwid": "naa.5000c500a1b2c3d5"}
+    for file, text in files.items():
+        write(device, file, text)
+    write(device, "vpd_pg80", b"\0\x80\0\x08SCSI0001")
+    block = device / "block" / name
+    for file, text in {"size": str(size // 512), "dev": "8:0", "ro": "0", "removable": "0"}.items():
+        write(block, file, text)
+    (block / "device").symlink_to(device)
+    listed = root / "sys/block" / name
+    listed.parent.mkdir(parents=True, exist_ok=True)
+    listed.symlink_to(block)
+    return block

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.look.recorded import Told, a_machine, write
+from agent.look.recorded import Told, a_machine, a_scsi_disk, write
 from bcmetal_agent import wire, wire_tasks
+from bcmetal_agent.tasks import disks, look_disks
 from bcmetal_agent.tasks.doing import Stopped
 from bcmetal_agent.tasks.inventory import MESSAGE_LIMIT, inventory, within_limit
 from bcmetal_agent.tasks.look_bounds import fitted
@@ -177,3 +178,15 @@ def test_a_report_that_would_be_too_long_loses_what_matters_least() -> None:
     assert found.pci == ()
     assert "too long" in found.notes["pci"]
     assert within_limit(replace(many, pci=(one,), disks=())).pci == (one,)
+
+
+def test_a_disk_of_the_inventory_is_found_again_by_its_own_words(tmp_path: Path) -> None:
+    machine = a_machine(tmp_path)
+    a_scsi_disk(tmp_path, "sda", "0000:05:00.0", 64 * 2**20)
+    found = look(machine).disks
+    assert [one.name for one in found] == ["nvme0n1", "sda"]
+    for one in found:
+        ref = wire_tasks.DiskRef(one.serial or "", one.size_bytes, one.model, one.wwn)
+        assert disks.find(ref, look_disks.where(machine)).name == one.name
+    assert found[1].by_path == "/dev/disk/by-path/pci-0000:05:00.0-scsi-0:0:3:0"
+    assert found[1].by_id == ("/dev/disk/by-id/wwn-0x5000c500a1b2c3d5", "/dev/disk/by-id/scsi-35000c500a1b2c3d5")

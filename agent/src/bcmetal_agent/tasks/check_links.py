@@ -46,8 +46,12 @@ def links(trial: Trial) -> TestResult:
     wrong += trial.under("links", len(up), "links that are up")
     wrong += trial.over("errors", errors, "errors of the links")
     wrong += trial.over("flaps", flaps, "changes of a carrier")
-    told = f"{len(up)} of {len(cards)} links are up ({', '.join(f'{one.name} {one.speed_mbps or 0} Mbit/s' for one in up)})"
+    told = f"{len(up)} of {len(cards)} links are up ({', '.join(map(_speed, up))})"
     return TestResult("; ".join(wrong) or told, not wrong, figures)
+
+
+def _speed(nic: Nic) -> str:
+    return f"{nic.name} {nic.speed_mbps} Mbit/s" if nic.speed_mbps else f"{nic.name}, whose driver tells no speed"
 
 
 def _label(nic: Nic) -> str:

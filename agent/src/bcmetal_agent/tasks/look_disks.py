@@ -30,7 +30,7 @@ def _shown(machine: Machine, one: BlockDevice) -> Disk:
         size_bytes=one.size_bytes,
         serial=one.serial,
         wwn=one.wwn,
-        model=" ".join(filter(None, (one.vendor, one.model))) or None,
+        model=one.model,  # without its maker before it: a plan's disk is found again by these very words
         firmware=one.firmware,
         transport=one.transport,
         rotational=one.rotational,

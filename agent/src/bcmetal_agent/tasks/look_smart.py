@@ -58,25 +58,24 @@ class Health:
 
 
 def ask_all(disks: Sequence[str], doing: Doing) -> dict[str, Health]:
-    """Device name (sda) → its health. Raises ToolMissing where neither program is there, and Stopped."""
+    """Device name (sda) → its health. Raises Stopped."""
     with ThreadPoolExecutor(AT_ONCE, "smart") as pool:
         return dict(zip(disks, pool.map(lambda name: ask(name, doing), disks), strict=True))
 
 
 def ask(name: str, doing: Doing) -> Health:
+    """Unknown where no program is there to ask it. Raises Stopped."""
     try:
         ran = run(["smartctl", "-j", "-a", f"/dev/{name}"], deadline_s=ASK_S, expect=None, doing=doing)
         return judged(*read_smartctl(ran.text))
-    except ToolMissing:
+    except ToolMissing as missing:
         if not name.startswith("nvme"):
-            raise
+            return Health(UNKNOWN, {}, str(missing))
     except TaskFailed as error:
         return Health(UNKNOWN, {}, str(error))
     try:
         ran = run(["nvme", "smart-log", "-o", "json", f"/dev/{name}"], deadline_s=ASK_S, doing=doing)
         return judged(*read_nvme_cli(ran.text))
-    except ToolMissing:
-        raise
     except TaskFailed as error:
         return Health(UNKNOWN, {}, str(error))
 

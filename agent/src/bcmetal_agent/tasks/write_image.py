@@ -23,6 +23,7 @@ from typing import Final
 from bcmetal_agent.tasks.disks import BlockDevice, Where, opened, resolve
 from bcmetal_agent.tasks.doing import Doing, ImageDoor, TaskFailed
 from bcmetal_agent.tasks.unpack import Unpackable, unpacked
+from bcmetal_agent.tasks.write_image_disk import Sectors
 from bcmetal_agent.tasks.write_image_source import Patience, Source
 from bcmetal_agent.tasks.write_image_target import Target
 from bcmetal_agent.wire_tasks import WriteImageParams, WroteImage
@@ -48,7 +49,7 @@ def write_image(
     device = resolve(params.disk, where)
     _must_fit(params, device)
     source = Source(image, params.size_bytes, doing, patience or Patience())
-    with opened(device, os.O_RDWR | os.O_DIRECT) as fd, Target(fd, device, doing) as target:
+    with opened(device, os.O_RDWR | os.O_DIRECT) as fd, Target(Sectors(fd, device), doing) as target:
         doing.progress(0, f"writing the image to {device.name} ({device.serial})")
         target.clear()
         written_sha256 = _stream(params, doing, source, target, device)

@@ -8,16 +8,14 @@ there before.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import mmap
-import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Final
 
-from bcmetal_agent.tasks.disks import BlockDevice
-from bcmetal_agent.tasks.doing import Doing, TaskFailed
+from bcmetal_agent.tasks.doing import Doing
+from bcmetal_agent.tasks.write_image_disk import Sectors
 
 BUFFER: Final = 4 * 2**20
 EDGE: Final = (
@@ -30,10 +28,10 @@ _STEP_S: Final = 0.5
 class Target:
     """An open disk, for a `with`. `add` the image in pieces, then `end`, `prove` and `land`, in this order."""
 
-    def __init__(self, fd: int, device: BlockDevice, doing: Doing) -> None:
+    def __init__(self, disk: Sectors, doing: Doing) -> None:
         self.written = 0  # bytes of the image that are on their way to the disk, or there
-        self._fd, self._device, self._doing = fd, device, doing
-        self._tail = max(EDGE, (device.size_bytes - EDGE) // 4096 * 4096)
+        self._disk, self._doing = disk, doing
+        self._tail = max(EDGE, (disk.size_bytes - EDGE) // 4096 * 4096)
         self._held: dict[int, bytes] = {}
         self._digest = hashlib.sha256()
         self._buffers = [mmap.mmap(-1, BUFFER) for _ in range(_BUFFERS)]
@@ -56,11 +54,11 @@ class Target:
 
     def clear(self) -> None:
         """Empty what a firmware or a kernel finds systems by, an earlier system's backup GPT too. Raises TaskFailed, as all here."""
-        size = self._device.size_bytes
+        size = self._disk.size_bytes
         for start, end in ((0, min(EDGE, size)), (self._tail, size)):
             if end > start:
-                self._put(start, bytes(end - start))
-        self._flush()
+                self._disk.put(start, bytes(end - start))
+        self._disk.flush()
 
     @property
     def added(self) -> int:
@@ -84,7 +82,7 @@ class Target:
             self._send()
         for index in range(_BUFFERS):
             self._settle(index)
-        self._flush()
+        self._disk.flush()
         return self._digest.hexdigest()
 
     def prove(self) -> Iterator[int]:
@@ -93,7 +91,7 @@ class Target:
         for index, start in enumerate(range(0, self.written, BUFFER)):
             self._settle(index % _BUFFERS)
             length = min(BUFFER, self.written - start)
-            self._read(self._views[index % _BUFFERS], start, length)
+            self._back(self._views[index % _BUFFERS], start, length)
             self._at_work[index % _BUFFERS] = (
                 self._hashing.submit(digest.update, self._views[index % _BUFFERS][:length]),
             )
@@ -101,16 +99,16 @@ class Target:
         for index in range(_BUFFERS):
             self._settle(index)
         if digest.digest() != self._digest.digest():
-            raise self._differs("gives back something else than what was written to it")
+            raise self._disk.differs("gives back something else than what was written to it")
 
     def land(self) -> str:
         """The edges, the first one last; then the whole image is on the disk. The SHA-256 of what the disk gives back."""
         for start in sorted(self._held, reverse=True):
-            self._put(start, self._held[start])
-            self._flush()
-            if bytes(self._back(start, len(self._held[start]))) != self._held[start]:
-                self._put(0, bytes(min(EDGE, self._device.size_bytes)))
-                raise self._differs(f"gives back something else at byte {start} than what was written to it")
+            self._disk.put(start, self._held[start])
+            self._disk.flush()
+            if self._disk.get(start, len(self._held[start])) != self._held[start]:
+                self._disk.put(0, bytes(min(EDGE, self._disk.size_bytes)))
+                raise self._disk.differs(f"gives back something else at byte {start} than what was written to it")
         return self._digest.hexdigest()
 
     # ------------------------------------------------------------ a buffer's way
@@ -118,7 +116,7 @@ class Target:
     def _send(self) -> None:
         index, length, start = self._filling, self._filled, self.written
         view = self._views[index]
-        padded = -(-length // self._device.block_bytes) * self._device.block_bytes
+        padded = -(-length // self._disk.block) * self._disk.block
         view[length:padded] = bytes(padded - length)
         end = start + padded
         if start < EDGE:
@@ -129,7 +127,7 @@ class Target:
         body = (max(start, EDGE), min(end, self._tail))
         self._at_work[index] = (
             self._hashing.submit(self._digest.update, view[:length]),
-            self._writing.submit(self._write, body[0], view[max(0, body[0] - start) : max(0, body[1] - start)]),
+            self._writing.submit(self._disk.write, body[0], view[max(0, body[0] - start) : max(0, body[1] - start)]),
         )
         self.written += length
         self._filling, self._filled = (index + 1) % _BUFFERS, 0
@@ -145,58 +143,12 @@ class Target:
 
     # ------------------------------------------------------------ the disk
 
-    def _write(self, start: int, view: memoryview) -> None:
-        at = 0
-        try:
-            while at < len(view):
-                with view[at:] as rest:
-                    wrote = os.pwrite(self._fd, rest, start + at)
-                if wrote <= 0:
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                at += wrote
-        except OSError as e:
-            raise self._failed(f"failed when byte {start + at} was written: {e.strerror}") from e
-
-    def _put(self, start: int, data: bytes) -> None:
-        with mmap.mmap(-1, len(data)) as aligned, memoryview(aligned) as view:
-            view[:] = data
-            self._write(start, view)
-
-    def _flush(self) -> None:
-        try:
-            os.fsync(self._fd)
-        except OSError as e:
-            raise self._failed(f"did not flush its cache: {e.strerror}") from e
-
-    def _read(self, view: memoryview, start: int, length: int) -> None:
-        """`length` bytes at `start` into `view`; what was held is still in memory alone, and taken from there."""
-        block = self._device.block_bytes
-        padded = -(-length // block) * block
-        at = 0
-        while at < padded:
-            try:
-                with view[at:padded] as rest:
-                    got = os.preadv(self._fd, [rest], start + at)
-            except OSError as e:
-                raise self._differs(f"cannot be read at byte {start + at}: {e.strerror}") from e
-            if got <= 0:
-                raise self._differs(f"ends at byte {start + at}")
-            at += got
+    def _back(self, view: memoryview, start: int, length: int) -> None:
+        """The image at `start` into `view`; what is held is still in memory alone, and taken from there."""
+        padded = -(-length // self._disk.block) * self._disk.block
+        with view[:padded] as whole:
+            self._disk.read(start, whole)
         for first, data in self._held.items():
             begin, end = max(first, start), min(first + len(data), start + padded)
             if begin < end:
                 view[begin - start : end - start] = data[begin - first : end - first]
-
-    def _back(self, start: int, length: int) -> bytes:
-        with mmap.mmap(-1, length) as aligned:
-            try:
-                got = os.preadv(self._fd, [aligned], start)
-            except OSError as e:
-                raise self._differs(f"cannot be read at byte {start}: {e.strerror}") from e
-            return aligned[:got]
-
-    def _failed(self, text: str) -> TaskFailed:
-        return TaskFailed("disk-write-failed", f"{self._device.name} ({self._device.serial}) {text}")
-
-    def _differs(self, text: str) -> TaskFailed:
-        return TaskFailed("disk-read-back-differs", f"{self._device.name} ({self._device.serial}) {text}")
