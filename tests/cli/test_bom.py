@@ -9,7 +9,7 @@ from bcmetal.comparing.bom import parse
 from bcmetal.store import nodes
 from bcmetal.store.values import StoreInventory
 from bcmetal_agent import wire
-from bcmetal_agent.wire_inventory import Inventory
+from bcmetal_agent.wire_inventory import Inventory, Neighbour
 from cli.join_door import Door
 from join.site import a_box
 from unit.compared import AGENT
@@ -53,3 +53,26 @@ def test_a_machine_that_was_never_seen_from_inside_teaches_nothing(door: Door) -
     found = door.run("bom", "learn", a_node(door, 1, None))
     assert found.code == 1
     assert "bcmetal inspect" in found.err
+
+
+def test_what_the_agent_saw_is_shown_with_the_inventory(door: Door) -> None:
+    seen = replace(
+        AGENT,
+        complaints=("nvme nvme0: timeout\x1b[31m",),
+        notes={"lldp": "raw sockets are not to be had"},
+        nics=(replace(AGENT.nics[0], neighbour=Neighbour(system="leaf-3a", port="Ethernet1/7")), *AGENT.nics[1:]),
+    )
+    shown = door.run("inventory", a_node(door, 1, seen))
+    assert shown.code == 0, shown.err
+    for words in (
+        "2 × Intel(R) Xeon(R) Platinum 8480+, 56 cores",
+        "8 × H100 SXM5 80GB",
+        "S64GNE0R2",
+        "leaf-3a Ethernet1/7",
+        "the kernel complains: nvme nvme0: timeout",
+        "lldp: raw sockets are not to be had",
+        "secure boot on",
+    ):
+        assert words in shown.out
+    assert "\x1b" not in shown.out
+    assert "no inventory yet" in door.run("inventory", a_node(door, 2, None)).out

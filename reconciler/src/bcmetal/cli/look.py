@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from bcmetal.cli.inside import print_inside
 from bcmetal.cli.progress import stage
 from bcmetal.cli.session import Exit, Session, error_lines, exit_of, shared_options, with_session, worst
 from bcmetal.cli.tables import outline, print_pairs, print_table, switched_on, table_of
@@ -339,11 +340,18 @@ def inventory(session: Session, /, nodes: tuple[str, ...]) -> None:
 
 
 def _inventory(answer: dict[str, Any]) -> None:
-    view, found = answer.get("node") or {}, answer.get("inventory")
+    view, found, deep = answer.get("node") or {}, answer.get("inventory"), answer.get("deep")
     click.echo(clean(f"{view.get('name')} is {view.get('state')}"))
-    if not found:
+    if not found and not deep:
         click.echo("  no inventory yet: bcmetal inspect, or bcmetal refresh")
-        return
+    if found:
+        _from_outside(found)
+    if deep:
+        print_inside(deep)
+
+
+def _from_outside(found: Any) -> None:
+    """What the BMC told."""
     doc = found.get("doc", found) if isinstance(found, dict) else found
     drives = doc.get("drives") if isinstance(doc, dict) else None
     if isinstance(drives, list) and drives and isinstance(doc, dict):
