@@ -141,6 +141,13 @@ def test_a_silent_wire_is_listened_to_no_longer_than_asked() -> None:
     assert look_lldp.listen([], lambda: None, 60) == {}
 
 
+def test_cards_that_heard_nobody_are_named() -> None:
+    drivers = {"ens1": "mlx5_core", "ens2": "i40e", "ens3": None}
+    assert look_lldp.silence(drivers, {"ens2": 1}) == "no switch spoke to ens1, ens3"
+    assert "may keep LLDP to itself" in str(look_lldp.silence(drivers, ["ens1"]))
+    assert look_lldp.silence(drivers, list(drivers)) is None
+
+
 # ---------------------------------------------------------------- disks' health
 
 

@@ -26,7 +26,7 @@ from bcmetal_agent.tasks import (
 )
 from bcmetal_agent.tasks.doing import Doing, TaskFailed
 from bcmetal_agent.tasks.look_bounds import fitted
-from bcmetal_agent.tasks.look_files import Machine, names, raw
+from bcmetal_agent.tasks.look_files import Machine, link_name, names, raw
 from bcmetal_agent.wire_inventory import Board, Disk, Firmware, Inventory, Neighbour
 
 T = TypeVar("T")
@@ -117,7 +117,12 @@ class _Looking:
         if listen_s is None:
             listen_s = look_lldp.LISTEN_VIRTUAL_S if look_processors.virtual(machine) else look_lldp.LISTEN_S
         linked = [name for name in look_nics.cards(machine) if look_nics.carrier(machine, name)]
-        return look_lldp.listen(linked, self.doing.check, listen_s)
+        heard = look_lldp.listen(linked, self.doing.check, listen_s)
+        drivers = {name: link_name(machine.path(look_nics.NET) / name / "device/driver") for name in linked}
+        silent = look_lldp.silence(drivers, heard)
+        if silent is not None and listen_s >= look_lldp.LISTEN_S:
+            self.notes["lldp"] = silent
+        return heard
 
     def _disks(self) -> tuple[Disk, ...]:
         found = look_disks.disks(self.machine)

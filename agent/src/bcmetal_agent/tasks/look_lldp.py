@@ -10,7 +10,7 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
@@ -24,6 +24,7 @@ LISTEN_VIRTUAL_S: Final = 1.0  # bridges of hypervisors pass on nothing that is 
 _GROUPS: Final = tuple(bytes.fromhex(f"0180c20000{last}") for last in ("0e", "03", "00"))
 _SOL_PACKET, _ADD_MEMBERSHIP, _MR_MULTICAST = 263, 1, 0
 _STEP_S: Final = 0.5
+_SWALLOWING: Final = ("i40e", "ice")
 _IEEE_802_1: Final = b"\x00\x80\xc2"
 
 
@@ -44,6 +45,17 @@ def listen(cards: Sequence[str], check: Callable[[], None], wait_s: float = LIST
                 if neighbour is not None:
                     heard[sockets[ready]] = neighbour
     return heard
+
+
+def silence(drivers: Mapping[str, str | None], heard: Collection[str]) -> str | None:
+    """Which of the cards heard nobody, in words. `drivers`: of each card that has a link."""
+    silent = sorted(set(drivers) - set(heard))
+    if not silent:
+        return None
+    told = f"no switch spoke to {', '.join(silent[:16])}"
+    if any(drivers[name] in _SWALLOWING for name in silent):
+        told += " (the firmware of Intel's 700 and 800 series may keep LLDP to itself: its agent can be turned off)"
+    return told
 
 
 def _socket(card: str) -> socket.socket:
