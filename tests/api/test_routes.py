@@ -17,7 +17,7 @@ from bcmetal.store import keys
 
 # The actions of api.md's table; `None`: the whole tenant's.
 NEEDED: Final[dict[str, Action]] = {
-    **dict.fromkeys(("list", "get", "inventory", "timeline", "plan"), Action.READ),
+    **dict.fromkeys(("list", "get", "inventory", "logs", "timeline", "plan"), Action.READ),
     **dict.fromkeys(("enroll", "update"), Action.ENROLL),
     **dict.fromkeys(("inspect", "refresh", "deploy", "service", "retry", "abort", "adopt"), Action.OPERATE),
     **dict.fromkeys(("setMaintenance", "setProtected", "identify", "resetBmc"), Action.OPERATE),

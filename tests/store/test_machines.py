@@ -152,6 +152,21 @@ def test_an_inventory_is_kept_when_it_differs(db: Db) -> None:
     assert db.rows("SELECT type FROM outbox") == [("metal.inventory.changed",)]
 
 
+def test_what_the_bmc_does_not_tell_is_shown_as_the_agent_saw_it(db: Db) -> None:
+    node_id = a_node(db)
+    told = {"cpus": [{"model": "X"}], "drives": [], "identity": {"model": "R1"}}
+    seen = {
+        "memoryBytes": 64,
+        "cpus": [{"model": "Y"}, {}],
+        "disks": [{"sizeBytes": 7}, {"sizeBytes": 9, "removable": True}],
+    }
+    know(db, node_id, StoreInventory("iv_1", "bmc", "d1", {}, told))
+    know(db, node_id, StoreInventory("iv_2", "agent", "d2", {}, seen), now=later(1))
+    shown = doc_of(db, node_id)["hardware"]
+    assert (shown["model"], shown["cpuModel"], shown["cpus"], shown["memoryBytes"]) == ("R1", "X", 1, 64)
+    assert (shown["drives"], shown["diskBytes"]) == (1, 7)
+
+
 def test_a_baseline_is_the_last_one(db: Db) -> None:
     node_id = a_node(db)
     assert db.read(baselines.latest, node_id) is None

@@ -246,6 +246,29 @@ class TimelineAnswer(Answer):
     operations: list[PastOperation]
 
 
+class AgentTaskView(Answer):
+    """What the agent was asked to do. `progress` from 0 to 1."""
+
+    name: str
+    kind: str
+    state: str
+    progress: float
+    message: str | None
+    result: dict[str, Any] | None
+    error_code: str | None
+    error_message: str | None
+    handed_at: str | None
+    ended_at: str | None
+    log_characters: int
+
+
+class LogsAnswer(Answer):
+    operation_id: str | None = Field(description="null: the agent was never asked for anything")
+    tasks: list[AgentTaskView]
+    text: str | None = Field(description="of the named task's log, from `offset` on")
+    next_offset: int | None = Field(description="where the next call goes on; null: that was all there is")
+
+
 class PlanRefusal(Answer):
     code: str
     message: str

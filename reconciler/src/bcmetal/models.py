@@ -318,6 +318,18 @@ class Timeline(OfNode):
     limit: int = Field(50, ge=1, le=200)
 
 
+OperationId = Annotated[str, StringConstraints(pattern=r"^op_[0-9a-hjkmnp-tv-z]{26}$")]
+TaskName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,62}$")]
+
+
+class Logs(OfNode):
+    """`operationId` left out: the newest operation that had the agent do something. `task` left out: no text, only what there is."""
+
+    operation_id: OperationId | None = None
+    task: TaskName | None = None
+    offset: int = Field(0, ge=0, le=SAFE_INTEGER)
+
+
 class Plan(OfNode):
     """A verb and the input that it would get, without tenant, pool and node."""
 

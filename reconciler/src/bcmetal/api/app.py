@@ -25,6 +25,7 @@ from bcmetal.api import (  # each registers its methods
     join_requests,
     join_tokens,
     joined,
+    logs,
     metal,
     reads,
 )
@@ -52,7 +53,7 @@ from bcmetal_agent.wire import TRUST_BUNDLE_PATH
 
 log = logging.getLogger(__name__)
 
-REGISTERED: Final = (audit, enrolling, erasure, freeze, images, join_requests, join_tokens, joined, metal, reads)
+REGISTERED: Final = (audit, enrolling, erasure, freeze, images, join_requests, join_tokens, joined, logs, metal, reads)
 HELD_REASON: Final = "configuration-differs"
 BODY_LIMIT: Final = 256 * 1024
 

@@ -73,6 +73,12 @@ _OPEN: Final = (
     .limit(1)
 )
 _EVERY: Final = select(agent_tasks).where(t.operation_id == bindparam("operation_id")).order_by(t.created_at, t.task_id)
+_NEWEST: Final = (
+    select(t.operation_id)
+    .where(t.node_id == bindparam("node_id"))
+    .order_by(t.created_at.desc(), t.task_id.desc())
+    .limit(1)
+)
 _WAITING: Final = select(t.operation_id).where(t.ended_at.is_(None), t.handed_at.is_(None)).distinct()
 _FILES: Final = select(t.file).where(t.ended_at.is_(None), t.file.is_not(None)).distinct().order_by(t.file)
 _BY_ID: Final = select(agent_tasks).where(t.task_id == bindparam("task_id"))
@@ -159,6 +165,12 @@ def of(c: Connection, operation_id: str, name: str) -> AgentTaskRow | None:
 def every(c: Connection, operation_id: str) -> tuple[AgentTaskRow, ...]:
     """All of the operation's, oldest first."""
     return tuple(_row(row) for row in c.execute(_EVERY, {"operation_id": operation_id}))
+
+
+def newest_operation(c: Connection, node_id: str) -> str | None:
+    """The last operation of the node that put a task."""
+    found: str | None = c.execute(_NEWEST, {"node_id": node_id}).scalar_one_or_none()
+    return found
 
 
 def present(c: Connection, operation_id: str) -> AgentTaskRow | None:

@@ -69,8 +69,39 @@ def since(c: Connection, node_id: str, since_at: Micros, limit: int = 50) -> lis
     return [_row(row) for row in c.execute(_SINCE, {"node_id": node_id, "since": since_at, "limit": limit})]
 
 
+def hardware(c: Connection, node_id: str) -> dict[str, Any]:
+    """What the view shows: as the BMC tells it, and what a BMC does not tell, as the agent saw it."""
+    told, seen = latest(c, node_id, "bmc"), latest(c, node_id, "agent")
+    shown = summary({} if told is None else told.doc)
+    if seen is None:
+        return shown
+    inside = _seen(seen.doc)
+    return {name: value or inside[name] for name, value in shown.items()}
+
+
+def _seen(doc: Mapping[str, Any]) -> dict[str, Any]:
+    """The same of the agent's inventory, which has the names of the wire."""
+    board, firmware = doc.get("board") or {}, doc.get("firmware") or {}
+    disks = [disk for disk in doc.get("disks") or () if not (disk.get("virtualMedium") or disk.get("removable"))]
+    cpus = doc.get("cpus") or ()
+    return {
+        "manufacturer": board.get("maker"),
+        "model": board.get("product"),
+        "cpus": len(cpus),
+        "cpuModel": next((cpu.get("model") for cpu in cpus if cpu.get("model")), None),
+        "memoryBytes": doc.get("memoryBytes"),
+        "drives": len(disks),
+        "diskBytes": sum(disk.get("sizeBytes") or 0 for disk in disks),
+        "nics": len(doc.get("nics") or ()),
+        "gpus": len(doc.get("gpus") or ()),
+        "tpm": doc.get("tpm") is not None,
+        "bootMode": firmware.get("bootMode"),
+        "secureBoot": firmware.get("secureBoot"),
+    }
+
+
 def summary(doc: Mapping[str, Any]) -> dict[str, Any]:
-    """What the view shows: counts and sums, and the machine's own name for itself."""
+    """Of a BMC's inventory: counts and sums, and the machine's own name for itself."""
     identity = doc.get("identity") or {}
     drives = doc.get("drives") or ()
     cpus = doc.get("cpus") or ()

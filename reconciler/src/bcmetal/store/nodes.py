@@ -315,7 +315,7 @@ def _settle_serials(c: Connection, node_id: str, serials: frozenset[str], now: M
 def _apply_inventory(c: Connection, node_id: str, owned: Owner, fact: StoreInventory, now: Micros) -> bool:
     changed = inventories.add(c, node_id, fact, now)
     if changed is not False:
-        c.execute(_HARDWARE, {"a_node_id": node_id, "a_hardware": jsontext.dump(inventories.summary(fact.doc))})
+        c.execute(_HARDWARE, {"a_node_id": node_id, "a_hardware": jsontext.dump(inventories.hardware(c, node_id))})
     if changed:
         data = {"inventoryId": fact.inventory_id, "source": fact.source}
         _found(c, node_id, owned, "metal.inventory.changed", data, now)
