@@ -99,6 +99,21 @@ def test_a_drive_that_takes_the_commands_and_does_nothing_is_not_believed(bench:
     assert untouched(disk)
 
 
+def test_a_drive_with_its_password_after_the_erase_did_not_erase(bench: Bench) -> None:
+    disk = bench.disk(Kind.ATA, "S1", sanitizes=[], security={"keeps": True})
+    outcome = bench.one("erase", bench.planned(disk, ["ata-secure", "overwrite"]))
+    assert (outcome.state, outcome.method) == ("failed", "ata-secure")
+    assert not bench.cabinet.state(disk).security.enabled
+
+
+@pytest.mark.parametrize(("kind", "method"), [(Kind.NVME, "nvme-crypto"), (Kind.ATA, "ata-crypto")])
+def test_a_sanitize_that_never_began_failed(bench: Bench, kind: Kind, method: Method) -> None:
+    disk = bench.disk(kind, "S1", ignores=True)
+    outcome = bench.one("erase", bench.planned(disk, [method, "overwrite"]))
+    assert (outcome.state, outcome.method, outcome.standard) == ("failed", method, "none")
+    assert untouched(disk)
+
+
 def test_sense_data_without_an_error_is_none(bench: Bench) -> None:
     disk = bench.disk(Kind.ATA, "S1", sanitizes=[])
     script = bench.cabinet.programs / "hdparm"
@@ -205,9 +220,9 @@ def test_verify_reads_past_the_cache(bench: Bench) -> None:
     backing = subprocess.run(
         ["losetup", "--noheadings", "--output", "BACK-FILE", disk.node], capture_output=True, text=True, check=True
     ).stdout.strip()
-    with disk.node.open("rb") as f:
-        f.read(4096)  # in the cache of the block device now
-    with Path(backing).open("r+b") as f:
-        f.write(bytes(4096))
-    assert before[0] == hashlib.sha256(bench.pattern).hexdigest()
-    assert bench.one("verify", plan).samples[0] == "zero"
+    with disk.node.open("rb") as held:  # while it is open its sectors stay in the cache
+        held.read(4096)
+        with Path(backing).open("r+b") as f:
+            f.write(bytes(4096))
+        assert before[0] == hashlib.sha256(bench.pattern).hexdigest()
+        assert bench.one("verify", plan).samples[0] == "zero"

@@ -118,6 +118,23 @@ def test_a_disk_that_goes_away_before_the_command_is_missing(bench: Bench) -> No
     assert untouched(disk)
 
 
+def test_a_disk_that_comes_back_under_another_name_is_looked_at_by_another_task(bench: Bench) -> None:
+    disk = bench.disk(Kind.SAS, "S1")
+
+    def replug(line: str) -> None:
+        if "erasing: " in line:
+            (bench.cabinet.sys / "block" / disk.name).rename(bench.cabinet.sys / "block/sdz")
+            (bench.cabinet.dev / disk.name).rename(bench.cabinet.dev / "sdz")
+
+    bench.doing.on_log = replug
+    outcome = bench.one("erase", bench.planned(disk, ["overwrite"]))
+    assert (outcome.state, outcome.message) == (
+        "missing",
+        f"overwritten with zeros by the host: {disk.name} went away, and came back as sdz",
+    )
+    assert untouched(disk)
+
+
 def test_another_disk_behind_the_same_node_is_not_taken_for_the_first(bench: Bench) -> None:
     disk = bench.disk(Kind.VIRTIO, "S1")
     other = bench.loop()

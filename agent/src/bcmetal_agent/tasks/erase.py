@@ -229,7 +229,12 @@ class _Plan:
         return ways
 
     def _reread(self, work: Work) -> None:
-        if not reread_partitions(work.device):
+        """What the kernel makes of it afterwards takes nothing from the erase."""
+        try:
+            read = reread_partitions(work.device)
+        except TaskFailed:
+            read = False
+        if not read:
             work.log("the kernel did not read its partition table anew")
 
     # ------------------------------------------------------------ progress

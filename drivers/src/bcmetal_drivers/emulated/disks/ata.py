@@ -121,5 +121,7 @@ def _erase(drive: Drive, command: str, said: bytes) -> Answer:
         drive.wipe("zeros", 0.5)
         return Answer(said, b"SECURITY_ERASE: Input/output error\n", _IO_ERROR)
     drive.wipe("zeros")
+    if drive.security.keeps:
+        return Answer(said)
     drive.security.enabled, drive.security.locked, drive.security.password = False, False, ""
     return Answer(said)

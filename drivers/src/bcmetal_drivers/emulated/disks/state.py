@@ -17,7 +17,7 @@ _PIECE: Final = 1 << 20
 @dataclass
 class Security:
     """ATA's security feature set. `frozen_at_boot`: the firmware freezes it, each time. `deaf`: a bridge that takes
-    the commands, keeps them to itself, and reports no fault but a sense key."""
+    the commands, keeps them to itself, and reports no fault but a sense key. `keeps`: still has its password after an erase that it calls good."""
 
     supported: bool = True
     enhanced: bool = True
@@ -26,6 +26,7 @@ class Security:
     frozen: bool = False
     frozen_at_boot: bool = False
     deaf: str = ""
+    keeps: bool = False
     password: str = ""
 
 
@@ -33,7 +34,8 @@ class Security:
 class Drive:
     """`nodes`: block device by namespace id (1 where the drive has no namespaces). `sanitizes`: of crypto, block, overwrite.
 
-    `lies`: says that it erased, and did not. `dies`: fails half-way. `refuses`: takes no erase command at all. `running`: the sanitize
+    `lies`: says that it erased, and did not. `dies`: fails half-way. `refuses`: takes no erase command at all. `ignores`: takes a
+    sanitize and never begins it. `running`: the sanitize
     under way, and `outcome` that of the last one. `hidden_sectors`: in a host protected area. `overlaid_sectors`: by a configuration overlay.
     """
 
@@ -53,6 +55,7 @@ class Drive:
     lies: bool = False
     dies: bool = False
     refuses: bool = False
+    ignores: bool = False
     security: Security = field(default_factory=Security)
     running: str = ""
     step: int = 0
@@ -68,7 +71,7 @@ class Drive:
                 _fill(Path(node), filler, share)
 
     def start_sanitize(self, action: str) -> None:
-        self.running, self.step = action, 0
+        self.running, self.step = "" if self.ignores else action, 0
 
     def move_on(self) -> None:
         """One step of the sanitize; the data is gone with the last."""
