@@ -196,7 +196,8 @@ class Image(_Named):
 
 class Tests(_Table):
     """The hardware tests of a commission. `disks`: smart asks the disks themselves, read also reads them from end to end for at most
-    `disk_read_s`. `disk_floor_mbps`: megabytes a second that every disk must give. `network`: how many links must be up."""
+    `disk_read_s`. `disk_floor_mbps`: megabytes a second that every disk must give. `network`: how many links must be up.
+    `watch_s`: for so long links and the clock are watched; the clock's drift is judged from 60 on."""
 
     cpu_s: int = Field(0, ge=0, le=7 * 86_400)
     memory_s: int = Field(0, ge=0, le=7 * 86_400)
@@ -207,6 +208,7 @@ class Tests(_Table):
     network: int | None = Field(None, ge=0, le=64)
     gpu_s: int = Field(0, ge=0, le=7 * 86_400)
     clock: bool = False
+    watch_s: int = Field(60, ge=5, le=3600)
     limits: dict[Word, dict[Word, float]] = {}
 
 

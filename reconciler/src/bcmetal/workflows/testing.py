@@ -17,7 +17,6 @@ from bcmetal.workflows.machine import Machine, Outcome
 from bcmetal.workflows.tasks import result_of, task
 from bcmetal_agent.wire_tasks import RescueParams, RescueReady, TestParams, TestResult
 
-LOOKS_S: Final = 60  # a test that has no duration of its own
 HOLD_POLL_S: Final = 30.0
 SHOWN: Final = 20
 
@@ -58,11 +57,11 @@ def wanted_tests(profile: CommissionProfile) -> Iterator[TestParams]:
         return TestParams(name=name, duration_s=duration_s, limits={**given, **limits.get(name, {})})
 
     if tests.clock:
-        yield one("clock", LOOKS_S)
+        yield one("clock", tests.watch_s)
     if tests.network is not None:
-        yield one("network", LOOKS_S, links=tests.network)
+        yield one("network", tests.watch_s, links=tests.network)
     if tests.disks != "none":
-        yield one("smart", LOOKS_S)
+        yield one("smart", tests.watch_s)
     if tests.disk_speed_s:
         yield one("disk-speed", tests.disk_speed_s, floor_mbps=tests.disk_floor_mbps)
     if tests.disks == "read":
