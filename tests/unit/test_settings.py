@@ -126,6 +126,12 @@ def test_what_only_the_agent_could_do_is_refused_in_a_pool_without_one(doc: dict
     assert all('agent = "bcd"' in fault for fault in found.values())
 
 
+def test_pass_marks_are_those_that_a_test_judges_by(doc: dict[str, Any]) -> None:
+    doc["profiles"]["commission"]["standard"]["tests"]["limits"] = {"smart": {"wear": 80}, "luck": {"dice": 6}}
+    place = "profiles.commission.standard.tests.limits"
+    assert set(faults(doc)) == {f"{place}.smart.wear", f"{place}.luck"}
+
+
 def test_a_hold_names_who_may_log_in(doc: dict[str, Any]) -> None:
     del doc["profiles"]["commission"]["standard"]["hold_keys"]
     assert set(faults(doc)) == {"profiles.commission.standard.hold_keys"}

@@ -12,6 +12,7 @@ from pydantic_core import ErrorDetails
 
 from bcmetal.errors import Fault
 from bcmetal.settings_words import AGENT_ERASES
+from bcmetal_agent.tasks.hardware_trial import MARKS
 
 Doc = Mapping[str, Any]
 
@@ -173,6 +174,13 @@ def _of_profiles(doc: Doc) -> Iterator[Fault]:
                         f'[profiles.{kind}.{pool.get(kind)}] has `{field}`, which need the agent: say agent = "bcd"',
                     )
     for name, profile in _tables(doc, "profiles", "commission").items():
+        for test, marks in _tables(profile, "tests", "limits").items():
+            path = f"profiles.commission.{name}.tests.limits.{test}"
+            if test not in MARKS:
+                yield Fault(path, f"there is no test {test}; there are: {', '.join(MARKS)}")
+            for mark in marks if test in MARKS else ():
+                if mark not in MARKS[test]:
+                    yield Fault(f"{path}.{mark}", f"that test knows no such mark; it knows {', '.join(MARKS[test])}")
         if profile.get("hold_on_failure_s") and not profile.get("hold_keys"):
             yield Fault(
                 f"profiles.commission.{name}.hold_keys", "is missing: whose SSH keys open a machine that is held"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from bcmetal.comparing.differences import differences
+from bcmetal.comparing.views import stable
 from bcmetal.decisions import Done, Failed
 from bcmetal.placeholders import normal_serial, usable_serial
 from bcmetal.states import Disks
@@ -47,23 +48,15 @@ async def look_from_inside(m: Machine) -> Outcome:
         return Failed("identity-changed", f"from inside, the machine is another one: {changed}")
     m.note(SetIdentifiers("agent", identifiers_of(said, "agent")))
     doc = wire.to_doc(seen)
-    m.note(StoreInventory(m.new_id("iv"), "agent", _digest(doc), dict(seen.notes), doc))
+    m.note(StoreInventory(m.new_id("iv"), "agent", _digest(seen), dict(seen.notes), doc))
     shown = await _shown(m)
     _compare(m, seen, shown)
     await _know_the_disks(m, seen, shown)
     return Done()
 
 
-def _digest(doc: dict[str, Any]) -> str:
-    """Of what stays the same from one look to the next: not of what the kernel said, and not of counters."""
-    stable = {name: value for name, value in doc.items() if name not in ("complaints", "notes")}
-    stable["disks"] = [
-        {k: v for k, v in disk.items() if k not in ("healthDetail", "name")} for disk in doc.get("disks", ())
-    ]
-    stable["nics"] = [
-        {k: v for k, v in nic.items() if k not in ("addresses", "carrier", "neighbour")} for nic in doc.get("nics", ())
-    ]
-    return hashlib.sha256(json.dumps(stable, sort_keys=True).encode()).hexdigest()
+def _digest(seen: Inventory) -> str:
+    return hashlib.sha256(json.dumps(stable(seen), sort_keys=True).encode()).hexdigest()
 
 
 async def _shown(m: Machine) -> SeenInventory | None:
