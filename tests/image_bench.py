@@ -108,8 +108,8 @@ class ImageBench:
         return write_image(self.params(disk, packed, **other), self.doing, door or Door(packed), self.where, QUICK)
 
     def close(self) -> None:
-        for loop in self._loops:
-            subprocess.run(["losetup", "--detach", loop], check=False, capture_output=True, timeout=10)
+        while self._loops:  # each once: its number may be somebody else's afterwards
+            subprocess.run(["losetup", "--detach", self._loops.pop()], check=False, capture_output=True, timeout=10)
 
 
 def ref(disk: FakeDisk) -> DiskRef:

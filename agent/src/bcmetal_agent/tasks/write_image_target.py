@@ -47,10 +47,9 @@ class Target:
     def __exit__(self, *_: object) -> None:
         for pool in (self._writing, self._hashing):
             pool.shutdown(wait=True, cancel_futures=True)
-        for view in self._views:
-            view.release()
-        for buffer in self._buffers:
-            buffer.close()
+        # Not closed by hand: the trace of a failed write still holds slices of them, and the memory goes with the last one.
+        self._views.clear()
+        self._buffers.clear()
 
     def clear(self) -> None:
         """Empty what a firmware or a kernel finds systems by, an earlier system's backup GPT too. Raises TaskFailed, as all here."""
