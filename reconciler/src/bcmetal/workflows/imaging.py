@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from bcmetal.comparing.root_device import LEAST_BYTES, Hints, NoRootDevice, root_device
-from bcmetal.decisions import Done, Failed
+from bcmetal.decisions import Back, Done, Failed
 from bcmetal.store.agent_tasks import AgentTaskRow
 from bcmetal.store.values import MarkDrives
 from bcmetal.workflows.erasing_inside import drives_seen_elsewhere
@@ -61,6 +62,9 @@ def _disk(m: Machine) -> DiskRef:
 
 async def write_the_image(m: Machine) -> Outcome:
     """The image is on the disk, and the disk gives back what was written."""
+    file = m.doors.shelf.folder / str(m.memo["image_file"])
+    if m.memo.get("wrote") is None and not await asyncio.to_thread(file.is_file):  # held for long, and pruned meanwhile
+        return Back("fetch_the_image", "the image is not on the shelf any more")
     params = WriteImageParams(
         disk=_disk(m),
         sha256=str(m.memo["image_sha256"]),
