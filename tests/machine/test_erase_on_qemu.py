@@ -103,6 +103,7 @@ def test_disks_of_every_kind_are_erased_and_another_is_left_alone(tmp_path: Path
     said = _boot(tmp_path, kernel, initrd, files, ["inspect", "plant", "erase"])
     inspected, planted, erased = (_result(said, phase) for phase in ("inspect", "plant", "erase"))
     assert inspected.unplanned == erased.unplanned == ("SCSI-2",)
+    assert [(d.state, d.message) for d in inspected.drives] == [("done", None)] * 4
     assert [d.state for d in planted.drives] == ["done"] * 4, planted
     assert "nvme-block" in _of(inspected, NVME).offers
     assert {"overwrite", "discard"} <= set(_of(inspected, SCSI).offers)

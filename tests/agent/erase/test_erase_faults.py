@@ -5,15 +5,33 @@ from __future__ import annotations
 import hashlib
 import shutil
 import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from bcmetal_agent.wire_tasks import Method
+from bcmetal_agent import wire
+from bcmetal_agent.wire_tasks import EraseParams, Method
 from bcmetal_drivers.emulated.disks import Kind
 from erase_bench import MIB, Bench, left, untouched
 
+AGENT = """
+import pathlib, sys
+from bcmetal_agent import wire
+from bcmetal_agent.tasks.disks import Where
+from bcmetal_agent.tasks.erase import erase
+from bcmetal_agent.wire_tasks import EraseParams
+
+class Doing:
+    def progress(self, thousandths, message=None): pass
+    def log(self, text): pass
+    def check(self): pass
+
+params, *folders = map(pathlib.Path, sys.argv[1:])
+erase(wire.decode(EraseParams, params.read_bytes()), Doing(), Where(*folders))
+"""
 FROZEN = {"frozen": True, "frozen_at_boot": True}
 FOREIGN = {"enabled": True, "locked": True, "password": "somebody else's"}
 
@@ -74,6 +92,28 @@ def test_a_security_erase_cut_by_the_power_is_gone_on_with(bench: Bench) -> None
         assert bench.one(phase, plan).state == "done", phase
     assert not bench.cabinet.state(disk).security.enabled
     assert left(disk) == 0
+
+
+def test_the_agent_may_be_killed_in_the_middle_of_a_security_erase(bench: Bench) -> None:
+    disk = bench.disk(Kind.ATA, "S1", sanitizes=[], slow_s=2.0)
+    plan = bench.planned(disk, ["ata-secure"])
+    params = bench.folder / "params"
+    params.write_bytes(wire.encode(EraseParams("erase", (plan,))))
+    agent = subprocess.Popen(
+        [sys.executable, "-c", AGENT, params, *map(str, (bench.where.sys, bench.where.dev, bench.where.proc))]
+    )
+    ends_s = time.monotonic() + 20
+    hdparm = ["-f", "--", f"hdparm --user-master u --security-erase-enhanced .*{bench.cabinet.dev}/{disk.name}"]
+    while subprocess.run(["pgrep", *hdparm], capture_output=True).returncode and time.monotonic() < ends_s:
+        time.sleep(0.05)
+    agent.kill()
+    agent.wait(10)
+    assert untouched(disk)  # the drive is still at it, and answers nobody before it is through
+    assert bench.one("plant", plan).state == "done"
+    assert left(disk) == 0
+    assert left(disk, bench.pattern) == 3
+    assert bench.one("erase", plan).state == "done"
+    assert bench.cabinet.state(disk).commands == ["erase-enhanced", "erase-enhanced"]
 
 
 def _the_word(bench: Bench) -> str:

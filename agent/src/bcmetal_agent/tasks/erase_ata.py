@@ -219,7 +219,9 @@ def _extent(device: BlockDevice) -> tuple[int, int, int]:
     found = re.search(r"max sectors\s*=\s*(\d{1,20})/(\d{1,20})", ran.text) if ran else None
     visible, native = (int(found[1]), int(found[2])) if found else (0, 0)
     ran = ask(["hdparm", "--dco-identify", str(device.path)])
-    found = re.search(r"Real max sectors:\s*(\d{1,20})", ran.text) if ran else None
+    # a drive without overlays gets an error, and hdparm prints the empty answer as one of 1 sector
+    there = ran is not None and _fault(ran.err.decode("utf-8", "replace")) is None
+    found = re.search(r"Real max sectors:\s*(\d{1,20})", ran.text) if ran is not None and there else None
     return visible, native, int(found[1]) if found else 0
 
 

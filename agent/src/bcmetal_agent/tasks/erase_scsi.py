@@ -84,7 +84,9 @@ def _fraction(device: BlockDevice, may_have_failed: bool = False) -> float | Non
 def _sense(device: BlockDevice, patient: Work | None = None) -> _Sense | None:
     """SPC-5, 4.4: fixed or descriptor format."""
     ran = ask(["sg_requests", "--raw", str(device.path)], patient)
-    raw = ran.out if ran is not None else b""
+    if ran is None:
+        return None
+    raw = ran.out or bytes(8)  # translators answer with nothing where nothing is the matter
     if len(raw) < 8:
         return None
     if raw[0] & 0x7F in (0x72, 0x73):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +15,9 @@ _OPTIONS: Final = {
     "--sanitize-overwrite": "overwrite",
 }
 _BITS: Final = {"crypto": 13, "overwrite": 14, "block": 15}
-_IO_ERROR: Final = 5
+_IO_ERROR, _INVALID = 5, 22  # hdparm's exit codes: the error's number
+# what it prints of a command that the drive aborted; it ends with 0 then
+_ABORTED: Final = b"SG_IO: bad/missing sense data, sb[]:  70 00 0b 00 00 00 00 0a 04 41 e0 01 00 00 00 00 00 00 00 00\n"
 
 
 def hdparm(states: Path, arguments: list[str]) -> Answer:
@@ -35,14 +38,15 @@ def _answer(drive: Drive, arguments: list[str]) -> Answer:
             return Answer(_extent(drive))
         case ["--dco-identify", _]:
             if not drive.overlaid_sectors:
-                return fault("SG_IO: bad/missing sense data, sb[]:  70 00 05", _IO_ERROR)
+                said = b"DCO Checksum verified.\nDCO Revision: 0x0000 -- unknown, treating as 0002\n\tReal max sectors: 1\n"
+                return Answer(said, _ABORTED)
             whole = drive.sectors + drive.hidden_sectors + drive.overlaid_sectors
             return Answer(f"DCO Checksum verified.\nDCO Revision: 0x0002\n\tReal max sectors: {whole}\n".encode())
         case ["--sanitize-status", _]:
             return _status(drive)
         case ["--user-master", "u", option, word, _] if option.startswith("--security-"):
             return _security(drive, option.removeprefix("--security-"), word)
-    return fault(f"hdparm: {' '.join(arguments)}: not one of the fake's", 22)
+    return fault(f"hdparm: {' '.join(arguments)}: not one of the fake's", _INVALID)
 
 
 def _identify(drive: Drive) -> bytes:
@@ -68,7 +72,7 @@ def _extent(drive: Drive) -> bytes:
 
 def _status(drive: Drive) -> Answer:
     if not drive.sanitizes:
-        return fault("SANITIZE feature set is not supported", _IO_ERROR)
+        return fault("SANITIZE feature set is not supported", _INVALID)
     drive.move_on()
     said = "Issuing SANITIZE_STATUS command\nSanitize status:\n"
     if drive.running:
@@ -103,7 +107,7 @@ def _security(drive: Drive, command: str, word: str) -> Answer:
     wrong = s.enabled and word != s.password
     shut = s.locked and command in ("set-pass", "disable")
     if s.frozen or drive.refuses or wrong or shut or (command != "set-pass" and not s.enabled):
-        return Answer(said, f"{name}: Input/output error\n".encode(), _IO_ERROR)
+        return Answer(said, _ABORTED)
     if command == "set-pass":
         s.enabled, s.password = True, word
     elif command == "unlock":
@@ -117,6 +121,7 @@ def _security(drive: Drive, command: str, word: str) -> Answer:
 
 def _erase(drive: Drive, command: str, said: bytes) -> Answer:
     drive.commands.append(command)
+    time.sleep(drive.slow_s)
     if drive.dies:
         drive.wipe("zeros", 0.5)
         return Answer(said, b"SECURITY_ERASE: Input/output error\n", _IO_ERROR)

@@ -34,7 +34,7 @@ class Security:
 class Drive:
     """`nodes`: block device by namespace id (1 where the drive has no namespaces). `sanitizes`: of crypto, block, overwrite.
 
-    `lies`: says that it erased, and did not. `dies`: fails half-way. `refuses`: takes no erase command at all. `ignores`: takes a
+    `lies`: says that it erased, and did not. `dies`: fails half-way. `slow_s`: what a security erase takes. `refuses`: takes no erase command at all. `ignores`: takes a
     sanitize and never begins it. `running`: the sanitize
     under way, and `outcome` that of the last one. `hidden_sectors`: in a host protected area. `overlaid_sectors`: by a configuration overlay.
     """
@@ -54,6 +54,7 @@ class Drive:
     overlaid_sectors: int = 0
     lies: bool = False
     dies: bool = False
+    slow_s: float = 0.0
     refuses: bool = False
     ignores: bool = False
     security: Security = field(default_factory=Security)
