@@ -50,13 +50,15 @@ def why_no_machine() -> str | None:
     return None if OVMF_CODE.exists() and OVMF_VARS.exists() else "no UEFI firmware: package ovmf"
 
 
-def small_ramdisk(folder: Path, agent_url: str, ca_pem: str, site: str = "e2e") -> Built:
+def small_ramdisk(
+    folder: Path, agent_url: str, ca_pem: str, site: str = "e2e", packages: tuple[str, ...] = ()
+) -> Built:
     """The product's ramdisk with the kernel for virtual machines and few tools: `.iso`, `.uki`, `.vmlinuz`, `.initrd`, `.token_offset`.
 
-    Raises BuildFailed, for instance where there is neither a mirror nor a cache.
+    `packages`: Debian's, beside those. Raises BuildFailed, for instance where there is neither a mirror nor a cache.
     """
     apt = _apt()
-    contents = Contents(Kernel.CLOUD, Tools.MINIMAL)
+    contents = Contents(Kernel.CLOUD, Tools.MINIMAL, firmware=packages)
     whom = Site(agent_url, ca_pem, site)
     return build(whom, contents, folder, cache=default_cache(), apt=apt, say=_say, command_line=command_line())
 

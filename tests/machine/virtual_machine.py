@@ -26,6 +26,8 @@ from machine.qmp import Event, Qmp, QmpFault
 OVMF: Final = Path("/usr/share/OVMF")
 PROGRAMS: Final = ("qemu-system-x86_64", "swtpm", "setpriv")
 ENDS_WITHIN_S: Final = 10.0
+CPU_MODEL: Final = "Contoso virtual CPU"
+BIOS_VERSION: Final = "2.14.1"  # what the emulated BMCs say
 # `setpriv --pdeathsig` ends qemu with the thread that started it, so that thread has to live as long as the process
 _STARTER: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="starts qemu")
 
@@ -254,10 +256,11 @@ class VirtualMachine:
         ]
         return [
             "qemu-system-x86_64", "-name", spec.name, "-nodefaults", "-no-user-config", "-display", "none", "-S",
-            "-machine", "q35,smm=off", "-accel", "kvm" if kvm() else "tcg", "-cpu", "max", "-smp", "1",
+            "-machine", "q35,smm=off", "-accel", "kvm" if kvm() else "tcg", "-cpu", f"max,model-id={CPU_MODEL}", "-smp", "1",
             "-m", str(spec.memory_mib), "-rtc", f"base={spec.clock}", "-no-shutdown", "-action", "reboot=shutdown",
             "-drive", f"if=pflash,format=raw,unit=0,readonly=on,file={OVMF}/OVMF_CODE_4M.fd",
             "-drive", f"if=pflash,format=raw,unit=1,file={self._vars}",
+            "-smbios", f"type=0,vendor={spec.manufacturer},version={BIOS_VERSION},uefi=on",
             "-smbios", f"type=1,manufacturer={spec.manufacturer},product={spec.model},serial={spec.serial},uuid={spec.uuid}",
             "-smbios", f"type=3,manufacturer={spec.manufacturer},serial={spec.chassis_serial or spec.serial}",
             "-chardev", f"file,id=serial,path={self.console.path},append=on", "-serial", "chardev:serial",

@@ -10,7 +10,7 @@ from uuid import UUID
 from bcmetal_drivers.capabilities import BootDevice, BootMode
 from bcmetal_drivers.emulated.machine import CD, EmulatedDrive, Hardware, Machine
 from machine.disks import Disk, DiskKind
-from machine.virtual_machine import MachineSpec, Source, VirtualMachine
+from machine.virtual_machine import CPU_MODEL, MachineSpec, Source, VirtualMachine
 
 # what the firmware goes on with when the first does not boot
 ORDERS: Final[Mapping[BootDevice, tuple[Source, ...]]] = {
@@ -86,13 +86,14 @@ def hardware_of(spec: MachineSpec) -> Hardware:
         memory_gib=spec.memory_mib // 1024,
         dimm_mib=spec.memory_mib,
         cpu_maker="QEMU",
-        cpu_model="pc-q35-7.2",
+        cpu_model=CPU_MODEL,
         threads_per_core=1,
     )
 
 
 def drive_of(disk: Disk) -> EmulatedDrive:
     media = "HDD" if disk.rotational else "SSD"
+    model = "QEMU NVMe Ctrl" if disk.kind is DiskKind.NVME else disk.model
     return EmulatedDrive(
-        disk.serial, disk.model, disk.size_bytes, media, disk.wwn, protocol=PROTOCOLS[disk.kind], manufacturer="QEMU"
+        disk.serial, model, disk.size_bytes, media, disk.wwn, protocol=PROTOCOLS[disk.kind], manufacturer="QEMU"
     )

@@ -34,6 +34,7 @@ from machine_images import small_ramdisk
 TENANT: Final = "platform"
 POOL: Final = "metal"
 IMAGE: Final = "small"
+TESTERS: Final = ("smartmontools", "stress-ng")  # what the commission profile's tests call
 POLL_S: Final = 0.5
 CONFIG: Final = """
 [daemon]
@@ -70,7 +71,7 @@ format = "raw"
 [profiles.commission.std]
 boot_mode = "uefi"
 erase = ["nvme-crypto", "nvme-block", "ata-secure", "scsi-sanitize", "discard", "overwrite"]
-tests = {{ cpu_s = 2, memory_s = 2, disks = "read", disk_read_s = 2, network = 1, clock = true }}
+tests = {{ cpu_s = 2, memory_s = 2, disks = "read", disk_read_s = 2, network = 1, clock = true, watch_s = 5 }}
 
 [profiles.release.std]
 erase = ["nvme-crypto", "nvme-block", "ata-secure", "scsi-sanitize", "discard", "overwrite"]
@@ -121,7 +122,9 @@ class QemuSite:
         return Client(Profile(self.daemon.address, self.folder / "admin.key", self.fingerprint, None, TENANT, POOL))
 
     def view(self, name: str) -> Mapping[str, Any]:
-        return self.run("node", "show", name, "--json").doc
+        (found,) = self.run("node", "show", name, "--json").doc["results"]
+        assert isinstance(found, dict)
+        return found
 
     def until(
         self, name: str, what: str, so: Callable[[Mapping[str, Any]], bool], timeout_s: float = 300.0
@@ -176,5 +179,5 @@ def _install(folder: Path, image_url: str, image: Path) -> str:
     key = first_key(folder / "bcmetal.toml", "admin", TENANT)
     write_new(folder / "admin.key", key.get_secret_value() + "\n", private=True)
     installed = init_ca(folder / "bcmetal.toml", "e2e", folder / "root.key.pem", SecretStr(secrets.token_urlsafe(16)))
-    small_ramdisk(folder / "ramdisk", f"https://{DAEMON_4}:8445", pem_of([installed.root]))
+    small_ramdisk(folder / "ramdisk", f"https://{DAEMON_4}:8445", pem_of([installed.root]), packages=TESTERS)
     return pair.fingerprint
