@@ -45,7 +45,7 @@ def test_it_joins_by_the_drive_and_goes_on_without_it(plane: ControlPlane, tmp_p
     machine = Machine(plane, tmp_path / "machine")
     drive, state = a_drive(plane, machine, tmp_path / "drive"), tmp_path / "state"
     joined = StateFolder(state)
-    said = run_until(lambda: joined.current() is not None, drive, state)
+    said = run_until(lambda: joined.status().doing.startswith("joined as"), drive, state)
     assert f"joined as {NODE_ID}" in said
     assert plane.calls[-1].authorization == f"Bearer {machine.token}"
     assert machine.token.partition(".")[2] not in said

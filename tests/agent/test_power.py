@@ -38,5 +38,5 @@ def test_a_machine_that_stays_on_is_forced_and_then_told_of(called: Path) -> Non
     waits: list[float] = []
     with pytest.raises(TaskFailed, match="the machine did not reboot"):
         act("reboot", waits.append)
-    assert called.read_text().splitlines() == ["reboot ", "reboot -f"]
+    assert called.read_text().splitlines() == ["reboot", "reboot -f"]
     assert waits == [20, 20]
