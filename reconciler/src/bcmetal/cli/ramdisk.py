@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from bcmetal.cli.lazy import Entry, LazyGroup
+from bcmetal.cli.local import config_option, config_path
 from bcmetal.cli.session import Exit, Session, say_fault, with_session
 from bcmetal.text import clean
 
@@ -32,9 +34,9 @@ def ramdisk() -> None:
 
     \b
     Examples:
-      bcmetal ca trust-bundle --out roots.pem
+      sudo bcmetal ramdisk build                 # on the daemon's host
+      bcmetal ca trust-bundle --out roots.pem    # for another host:
       bcmetal ramdisk build --agent-url https://10.20.0.1:8445 --ca roots.pem --site fra1 -o ramdisk
-      bcmetal ramdisk show ramdisk
     """
 
 
@@ -42,29 +44,29 @@ def ramdisk() -> None:
     "build",
     epilog="""\b
 Examples:
+  sudo bcmetal ramdisk build                     # on the daemon's host: everything from its configuration
+  sudo bcmetal ramdisk build --firmware server
   bcmetal ramdisk build --agent-url https://10.20.0.1:8445 --ca roots.pem --site fra1 -o ramdisk
-  bcmetal ramdisk build … --firmware server
-  bcmetal ramdisk build … --firmware firmware-bnx2x --firmware free
 """,
 )
 @click.option(
-    "--agent-url", required=True, metavar="URL", help="https://HOST:PORT of the agent's listener, as machines see it."
+    "--agent-url",
+    metavar="URL",
+    help="https://HOST:PORT of the agent's listener, as machines see it; the configured network's agent_url by default.",
 )
 @click.option(
     "--ca",
     "ca_file",
-    required=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The roots that the agent believes, PEM: bcmetal ca trust-bundle.",
+    help="The roots that the agent believes, PEM: bcmetal ca trust-bundle; this host's by default.",
 )
-@click.option("--site", required=True, metavar="NAME", help="The site's name, as in the daemon's configuration.")
+@click.option("--site", metavar="NAME", help="The site's name; that of the configuration by default.")
 @click.option(
     "-o",
     "--out",
-    required=True,
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Where the files go; those of an earlier build are replaced.",
+    help="Where the files go, in place of an earlier build's; the configured ramdisk_folder by default.",
 )
 @click.option(
     "--kernel",
@@ -106,14 +108,15 @@ Examples:
 )
 @click.option("--refresh", is_flag=True, help="Look for newer packages now; once a day by default.")
 @click.option("--offline", is_flag=True, help="From the cache alone.")
+@config_option
 @_json
 @with_session
 def ramdisk_build(
     session: Session,
-    agent_url: str,
-    ca_file: Path,
-    site: str,
-    out: Path,
+    agent_url: str | None,
+    ca_file: Path | None,
+    site: str | None,
+    out: Path | None,
     kernel: str,
     tools: str,
     firmware: tuple[str, ...],
@@ -122,10 +125,12 @@ def ramdisk_build(
     apt_sources: Path | None,
     refresh: bool,
     offline: bool,
+    config: Path | None,
 ) -> None:
     """Make what the machines of a site boot: bcmetal.iso (virtual media), bcmetal.efi (UKI), vmlinuz and initrd (iPXE), ramdisk.json.
 
-    The address and the roots of the site are in the image; it holds no secret, and one image serves every machine.
+    The address and the roots of the site are in the image; it holds no secret, and one image serves every machine. On the daemon's host
+    its configuration says what is not given here, and the daemon boots the new ramdisk from the next start on.
     """
     from bcmetal.ramdisk.apt import Apt
     from bcmetal.ramdisk.base import Contents
@@ -136,8 +141,9 @@ def ramdisk_build(
     if refresh and offline:
         raise click.UsageError("--refresh and --offline exclude each other")
     place = cache or default_cache()
+    wanted = _wanted(agent_url, ca_file, site, out, config)
     try:
-        whom = Site(agent_url, ca_file.read_text(encoding="utf-8", errors="replace"), site)
+        whom, out = Site(wanted.agent_url, wanted.ca_pem, wanted.site), wanted.out
         apt = Apt(place / "apt", _say, sources=apt_sources, offline=offline)
         apt.refresh(anew=refresh)
         contents = Contents(Kernel(kernel), Tools(tools), firmware)
@@ -175,6 +181,51 @@ def ramdisk_show(session: Session, folder: Path) -> None:
         _fails(session, error)
     else:
         _tell(session, built)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    agent_url: str
+    ca_pem: str
+    site: str
+    out: Path
+
+
+def _wanted(
+    agent_url: str | None, ca_file: Path | None, site: str | None, out: Path | None, config: Path | None
+) -> _Wanted:
+    """What was given, and the rest as the daemon's host has it. Raises UsageError that names what neither says."""
+    try:
+        given = None if ca_file is None else ca_file.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise click.UsageError(f"--ca {ca_file}: {error.strerror}") from None
+    if agent_url is not None and given is not None and site is not None and out is not None:
+        return _Wanted(agent_url, given, site, out)
+    from bcmetal.errors import BcmetalError
+    from bcmetal.install.ca import trust_bundle
+    from bcmetal.settings import load
+
+    path = config_path(config)
+    try:
+        settings = load(path)
+        pem = trust_bundle(path) if given is None else given
+    except BcmetalError as error:
+        raise click.UsageError(
+            f"give --agent-url, --ca, --site and --out, or run this on the daemon's host, as who may read {path}: {error}"
+        ) from None
+    if not pem:
+        raise click.UsageError("there is no certificate authority yet: `bcmetal ca init`")
+    urls = [network.agent_url for network in settings.networks.values() if network.agent_url]
+    if agent_url is None and len(set(urls)) != 1:
+        found = (
+            f"the configuration has {', '.join(urls)}" if urls else "no network of the configuration has an agent_url"
+        )
+        raise click.UsageError(f"--agent-url is needed: {found}")
+    if site is None and len(settings.sites) != 1:
+        raise click.UsageError(f"--site is needed: the configuration has {', '.join(sorted(settings.sites))}")
+    return _Wanted(
+        agent_url or str(urls[0]), pem, site or next(iter(settings.sites)), out or settings.daemon.ramdisk_folder
+    )
 
 
 def default_cache() -> Path:

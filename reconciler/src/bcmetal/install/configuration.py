@@ -44,7 +44,7 @@ def configuration(answers: Answers, database: Path, certificate: Path) -> str:
     if answers.agent_url:
         provisioning = f"""
 [networks.provisioning]
-cidrs = []                             # where the machines' ramdisks are
+cidrs = []                             # where the machines are: who boots over the network is answered only there
 agent_url = {quoted(answers.agent_url)}
 """
     return f"""\
@@ -61,6 +61,7 @@ tls_cert = {quoted(certificate)}
 tls_key = "credential:tls-key"
 vault_key = "credential:vault-key"
 image_folder = {quoted(database.parent / "images")}
+ramdisk_folder = {quoted(database.parent / "ramdisk")}   # bcmetal ramdisk build
 
 [sites.{answers.site}]
 owner = {quoted(answers.owner)}
@@ -79,11 +80,12 @@ networks = ["bmc"]                     # sent nowhere else
 # [images.installer]
 # url = "https://mirror.example/installer.iso"
 # sha256 = "…"
-# format = "iso"
+# format = "iso"                       # raw and qcow2 are written to a disk by the agent
 
 [profiles.commission.standard]
 boot_mode = "uefi"
-erase = "none"                         # "not-erased" is said; or ["bmc"] where the BMC can, and the pool trusts it
+erase = "none"                         # "not-erased" is said; ["bmc"] where the BMC can, and the pool trusts it; with agent = "bcd":
+# erase = ["nvme-crypto", "ata-crypto", "ata-secure", "scsi-sanitize", "nvme-block", "overwrite"]
 
 [profiles.release.standard]
 erase = "none"
@@ -91,7 +93,7 @@ erase = "none"
 [pools.{answers.pool}]
 owner = {quoted(answers.owner)}
 site = {quoted(answers.site)}
-agent = "none"                         # bcd: its machines run bcmetal-agent, and may join
+agent = "none"                         # bcd: its machines boot our ramdisk (bcmetal ramdisk build), run bcmetal-agent, and may join
 mode = "manage"                        # observe: never writes to a BMC
 commission = "standard"
 release = "standard"
