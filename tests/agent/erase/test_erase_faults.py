@@ -210,12 +210,15 @@ def test_a_configuration_overlay_is_not_covered(bench: Bench) -> None:
 def test_hidden_namespaces_go_with_a_sanitize_and_are_not_covered_by_a_format(bench: Bench) -> None:
     disk = bench.disk(Kind.NVME, "S1", hidden_namespaces=[7])
     outcome = bench.one("erase", bench.planned(disk, ["nvme-crypto"]))
+    assert outcome.state == "done"
     assert "namespace 7, hidden" not in outcome.not_covered
     bench.cabinet.change(disk, sanitizes=[])
     outcome = bench.one("erase", bench.planned(disk, ["nvme-crypto"]))
     assert outcome.state == "done"
     assert "namespace 7, hidden" in outcome.not_covered
     assert "7 exist there and are hidden" in (outcome.message or "")
+    for method in ("overwrite", "discard"):
+        assert "namespace 7, hidden" in bench.one("erase", bench.planned(disk, [method])).not_covered
 
 
 def test_a_disk_that_fails_in_mid_overwrite_failed_with_the_byte(bench: Bench, small_room: Path) -> None:

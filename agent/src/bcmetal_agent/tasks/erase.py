@@ -147,7 +147,7 @@ class _Plan:
             self._settle(work, may_erase=False)
         offers = self._offers(work.device, planned)
         methods = tuple(dict.fromkeys(way.method for way in offers.ways))
-        outcome = replace(outcome, offers=methods, not_covered=_words(work.device, offers.not_covered))
+        outcome = replace(outcome, offers=methods, not_covered=_words(work.device, offers.hidden))
         if work.device.read_only:
             return replace(outcome, state="read-only", message="the disk takes no writes")
         self._chosen(drive, offers)
@@ -185,7 +185,7 @@ class _Plan:
                 method=way.method,
                 standard=way.standard,
                 message=_line("; ".join([way.how, *notes])),
-                not_covered=_words(work.device, (*way.not_covered, *offers.not_covered)),
+                not_covered=_words(work.device, way.not_covered),
             )
         raise _Named(offers.blocked or "failed", "; ".join(notes))
 
@@ -213,7 +213,7 @@ class _Plan:
             case _:
                 offers = Offers()
         if not offers.closed:
-            offers = replace(offers, ways=(*offers.ways, *erase_host.ways(device, self.where)))
+            offers = replace(offers, ways=(*offers.ways, *erase_host.ways(device, self.where, offers.hidden)))
         return offers
 
     def _chosen(self, drive: EraseDrive, offers: Offers) -> list[Way]:

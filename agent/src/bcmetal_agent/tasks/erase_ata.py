@@ -79,7 +79,7 @@ def look(device: BlockDevice) -> Offers:
     hidden = max(0, native - visible)
     if hidden:
         message = f"{hidden} sectors are hidden in a host protected area, which the host cannot write to"
-    return Offers(tuple(found), blocked, closed=hidden > 0, message=message, not_covered=left)
+    return Offers(tuple(found), blocked, closed=hidden > 0, message=message, hidden=left)
 
 
 def settle(work: Work, may_erase: bool) -> None:

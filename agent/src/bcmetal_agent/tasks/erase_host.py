@@ -26,11 +26,11 @@ _REALLOCATED: Final = "reallocated sectors"
 _SPARE: Final = "over-provisioned flash"
 
 
-def ways(device: BlockDevice, where: Where) -> tuple[Way, ...]:
-    """What the host can do: nothing to zoned disks, whose zones take no writes out of order."""
+def ways(device: BlockDevice, where: Where, hidden: tuple[str, ...]) -> tuple[Way, ...]:
+    """What the host can do to all but what is hidden from it: nothing to zoned disks, whose zones take no writes out of order."""
     if device.zoned:
         return ()
-    left = (_REALLOCATED,) if device.rotational else (_REALLOCATED, _SPARE)
+    left = (_REALLOCATED, *(() if device.rotational else (_SPARE,)), *hidden)
     found = [Way("overwrite", CLEAR, "overwritten with zeros by the host", overwrite, left)]
     if _discards(device, where):
         found.append(Way("discard", NONE, "discarded by the host", discard, left))

@@ -81,7 +81,9 @@ def look(device: BlockDevice, where: Where, planned: frozenset[str]) -> Offers:
     message = None if alone else f"shares its controller with {', '.join(sorted(beside - planned))}, not in the plan"
     if controller.unseen:
         message = f"namespaces {', '.join(map(str, controller.unseen[:8]))} exist there and are hidden"
-    return Offers(tuple(found), message=message)
+    return Offers(
+        tuple(found), message=message, hidden=(*left, *(f"namespace {n}, hidden" for n in controller.unseen[:10]))
+    )
 
 
 _SANITIZES: Final[tuple[tuple[int, Method, int, str], ...]] = (

@@ -71,13 +71,14 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Offers:
-    """`blocked`: why the drive's own ways are not to be had now, with `message`; `closed`: the host cannot write to it either."""
+    """`blocked`: why the drive's own ways are not to be had now, with `message`; `closed`: the host cannot write to it either.
+    `hidden`: what is out of the host's reach."""
 
     ways: tuple[Way, ...] = ()
     blocked: Blocked | None = None
     closed: bool = False
     message: str | None = None
-    not_covered: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
 
 
 class Elapsed:
