@@ -14,6 +14,10 @@ lacks mkfs.ext4 e2fsprogs
 lacks sfdisk fdisk
 lacks depmod kmod
 lacks zstd zstd
+lacks dropbear dropbear-bin
+lacks ssh-keygen openssh-client
+lacks dnsmasq dnsmasq-base
+lacks ip iproute2
 lacks dpkg-deb dpkg
 if [ -n "$missing" ]; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
