@@ -18,6 +18,7 @@ lacks dropbear dropbear-bin
 lacks ssh-keygen openssh-client
 lacks dnsmasq dnsmasq-base
 lacks ip iproute2
+[ -e /usr/lib/ipxe/ipxe.efi ] || missing="$missing ipxe"
 lacks dpkg-deb dpkg
 if [ -n "$missing" ]; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
