@@ -25,7 +25,7 @@ test: $(STAMP)  ## All tests
 	@sh scripts/system-packages.sh $(VENV)
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
 
-e2e: $(STAMP)  ## What whole machines boot, under qemu without KVM: a minute, the first time two
+e2e: $(STAMP)  ## Whole machines under qemu without KVM, from bare disks to a joined system and back: a quarter of an hour
 	@sh scripts/machine-packages.sh
 	$(BIN)/python -m pytest tests/machine
 

@@ -38,7 +38,9 @@ def test_two_daemons_share_the_work_and_no_machine_is_started_twice(postgres_url
     async def run() -> None:
         async with a_site(tmp_path, postgres_url) as site:
             store = open_store(postgres_url)
-            doors = Doors(store, site.clock, site.engine.doors.entropy, lambda: site.settings, site.shelf, site.engine.doors.vault)
+            doors = Doors(
+                store, site.clock, site.engine.doors.entropy, lambda: site.settings, site.shelf, site.engine.doors.vault
+            )
             lines = Lines(store, site.clock, site.vault, lambda: site.settings)
             other = Engine(doors, lines, "other-daemon")
             bmcs = [site.rack.add_redfish(f"m{n}", drives=1) for n in range(MACHINES)]
