@@ -22,8 +22,9 @@ import uvicorn
 from pydantic import SecretStr
 from sqlalchemy import Connection, select
 
-from bcmetal.boot.media import media_app, media_config
+from bcmetal.boot.media import Ramdisks, media_app, media_config
 from bcmetal.boot.policy import fetch_policy
+from bcmetal.boot.pxe import beside, pxe_app
 from bcmetal.boot.shelf import Shelf
 from bcmetal.clock import system_entropy
 from bcmetal.decisions import SECOND, Micros, Move, Params, Refusal, Run, decide
@@ -48,6 +49,7 @@ from bcmetal.store.values import (
 )
 from bcmetal.vault import Vault, bmc_binding, load_key, new_key
 from bcmetal.workflows import workflow_of
+from bcmetal.workflows.asked import asked_of
 from bcmetal.workflows.machine import Doors
 from bcmetal_drivers.emulated.rack import EmulatedBmc, Rack
 
@@ -81,8 +83,9 @@ class _Iso(http.server.BaseHTTPRequestHandler):
     body = b""
 
     def do_GET(self) -> None:
-        self.send_response(200 if self.path.endswith(".iso") else 404)
-        body = self.body if self.path.endswith(".iso") else b"no"
+        found = self.path.endswith((".iso", ".raw"))
+        self.send_response(200 if found else 404)
+        body = self.body if found else b"no"
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -93,7 +96,7 @@ class _Iso(http.server.BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def iso_server(body: bytes) -> Iterator[str]:
-    """An HTTP server on loopback that has one image under any path that ends in .iso; its base address."""
+    """An HTTP server on loopback that has one image under any path that ends in .iso or .raw; its base address."""
     handler = type("Handler", (_Iso,), {"body": body})
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
@@ -111,7 +114,7 @@ ISO_SHA256 = hashlib.sha256(ISO).hexdigest()
 RESCUE_ISO = b"\x00" * 32768 + b"\x01CD001\x01\x00" + b"bcmetal rescue image".ljust(4096, b".")
 RESCUE_SHA256 = hashlib.sha256(RESCUE_ISO).hexdigest()
 
-CONFIG = """
+_CONFIG = """
 [daemon]
 database = "{database}"
 api_listen = "127.0.0.1:0"
@@ -120,6 +123,7 @@ vault_key = "file:{folder}/vault.key"
 image_folder = "{folder}/images"
 
 images_from = ["127.0.0.0/8"]
+<daemon>
 
 [sites.site-a]
 owner = "{tenant}"
@@ -128,6 +132,7 @@ owner = "{tenant}"
 cidrs = ["127.0.0.0/8"]
 media_url = "{media_url}"
 tls = "verify"
+<network>
 
 [images.os]
 url = "{image_url}/os.iso"
@@ -142,22 +147,43 @@ format = "iso"
 [profiles.commission.standard]
 boot_mode = "uefi"
 erase = {erase}
+<commission>
 
 [profiles.release.standard]
 erase = {erase}
+<release>
 
 [pools.{pool}]
 owner = "{tenant}"
 site = "site-a"
-agent = "none"
+agent = "<agent>"
 trust_bmc_erase = true
 rescue_iso = "rescue"
 commission = "standard"
 release = "standard"
 sign_of_life = "none"
+
+<more>
 """
+RAMDISK = """
+ramdisk_folder = "{folder}"
+plain_boot_wait_s = 20
+"""
+AGENT_URL = "https://127.0.0.1:8445"
+_PLACES = {"agent": "none", "daemon": "", "network": "", "commission": "", "release": "", "more": ""}
 
 
+def with_places(text: str, places: Mapping[str, str]) -> str:
+    """The configuration with these tables and lines in its places."""
+    for place, what in {**_PLACES, **places}.items():
+        text = text.replace(f"<{place}>", what)
+    return text
+
+
+CONFIG = with_places(_CONFIG, {})
+
+
+Turn = Callable[[], Awaitable[None]]
 Past = Callable[[str, str], bool]  # whether an operation is to stop before this step
 
 
@@ -199,6 +225,9 @@ class Site:
     steps: StepByStep = field(init=False)
     abandoned: list[Lines] = field(default_factory=list)
     engines_store: Store | None = None  # a wrapper that can die; None: the store itself
+    beside: list[Turn] = field(
+        default_factory=list
+    )  # what else goes on while the engine works, such as machines that run
 
     def __post_init__(self) -> None:
         self._wire()
@@ -276,8 +305,15 @@ class Site:
     async def state(self, node_id: str) -> State:
         return (await self.node(node_id)).facts.state
 
-    async def start(self, node_id: str, verb: Verb, params: Params | None = None, **given: Any) -> str:
-        """Start a verb as the API would; the operation's id."""
+    async def start(
+        self,
+        node_id: str,
+        verb: Verb,
+        params: Params | None = None,
+        secrets: Mapping[str, SecretStr] | None = None,
+        **given: Any,
+    ) -> str:
+        """Start a verb as the API would; the operation's id. `secrets`: sealed with it."""
         row = await self.node(node_id)
         policy = self.settings.pools[POOL].policy(self.settings)
         move = decide(
@@ -285,14 +321,21 @@ class Site:
         )
         assert isinstance(move, Move), move
         assert isinstance(move.verb, Verb)
+        operation_id = self.new_id("op")
+        steps = tuple(workflow_of(move.verb, asked_of(row, given, self.settings.pools[POOL], self.settings)).steps)
         operation = NewOperation(
-            self.new_id("op"),
+            operation_id,
             "workflow",
             move.verb,
             "key:test",
             given,
-            next(iter(workflow_of(move.verb).steps)),
+            steps[0],
             move.budget_s * SECOND,
+            sealed=tuple(
+                self.vault.seal("operation", "operation", operation_id, name, secret)
+                for name, secret in (secrets or {}).items()
+            ),
+            steps=steps,
         )
         audit = self.audit(verb.value, node_id)
         await self.store.write(operations.start, node_id, row.generation, move, operation, audit, [], self.clock.now())
@@ -360,6 +403,8 @@ class Site:
     async def advance(self) -> bool:
         """One round of the engine, after moving the clock to what is due next; False: nothing is."""
         before = self.clock.now()
+        for turn in self.beside:
+            await turn()
         if await self.engine.tick():
             return True
         due = await self.store.read(claims.next_due, before)
@@ -414,11 +459,23 @@ async def media_listener(app: Any) -> AsyncIterator[str]:
         await task
 
 
+def _with_agent(ramdisk: Path) -> dict[str, str]:
+    return {"agent": "bcd", "daemon": RAMDISK.format(folder=ramdisk), "network": f'agent_url = "{AGENT_URL}"'}
+
+
 @contextlib.asynccontextmanager
 async def a_site(
-    folder: Path, url: str | None = None, erase: str = '["bmc"]', extra: Mapping[str, str] | None = None
+    folder: Path,
+    url: str | None = None,
+    erase: str = '["bmc"]',
+    extra: Mapping[str, str] | None = None,
+    ramdisk: Path | None = None,
+    places: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Site]:
-    """A site with an empty rack: add BMCs to `site.rack`, then `site.rack.start()`. `url` of the database: a fresh SQLite one when None."""
+    """A site with an empty rack: add BMCs to `site.rack`, then `site.rack.start()`. `url` of the database: a fresh SQLite one when None.
+
+    With a `ramdisk` folder, machines are offered that one and run its agent; `places`: see `with_places`.
+    """
     clock = SkippingClock()
     key_file = folder / "vault.key"
     new_key(key_file)
@@ -427,7 +484,14 @@ async def a_site(
     store = open_store(database, exclusive=True)
     images = folder / "images"
     with iso_server(ISO) as image_url, iso_server(RESCUE_ISO) as rescue_url:
-        async with media_listener(media_app(store, clock.now, images)) as media_url:
+        read: list[Settings] = []
+        media = media_app(store, clock.now, images)
+        if ramdisk is not None:
+            media = beside(
+                media_app(store, clock.now, images, ramdisks=Ramdisks(lambda: ramdisk, vault)),
+                pxe_app(store, clock.now, lambda: read[0], vault),
+            )
+        async with media_listener(media) as media_url:
             values = {
                 "database": database,
                 "folder": folder,
@@ -440,9 +504,11 @@ async def a_site(
                 "rescue": RESCUE_SHA256,
                 "erase": erase,
             } | dict(extra or {})
+            given = {**({} if ramdisk is None else _with_agent(ramdisk)), **(places or {})}
             config = folder / "bcmetal.toml"
-            config.write_text(CONFIG.format(**values))
+            config.write_text(with_places(_CONFIG.format(**values), given))
             settings = load(config)
+            read.append(settings)
             shelf = Shelf(images, lambda: fetch_policy(settings))
             site = Site(folder, Rack(seed=1, clock=clock.seconds), clock, store, vault, settings, shelf)
             try:
