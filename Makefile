@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 LOCK := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
 
-.PHONY: help demo test e2e check format docs lock setup install clean
+.PHONY: help demo test e2e netboot bench check format docs lock setup install clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -29,10 +29,18 @@ e2e: $(STAMP)  ## Whole machines under qemu without KVM, from bare disks to a jo
 	@sh scripts/machine-packages.sh
 	$(BIN)/python -m pytest tests/machine
 
+netboot: $(STAMP)  ## Whole machines through both stages of a network boot, also without IPv4: five minutes
+	@sh scripts/machine-packages.sh
+	$(BIN)/python -m pytest tests/machine/network_boot.py
+
+bench: $(STAMP)  ## As root: how fast images are written, against `curl | dd`
+	@sh scripts/machine-packages.sh
+	$(BIN)/python benchmarks/image_writing.py
+
 check: $(STAMP)  ## Lint, format, types, floors, generated documentation
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy drivers/src agent/src reconciler/src tests scripts
+	$(BIN)/mypy drivers/src agent/src reconciler/src tests scripts benchmarks
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python scripts/generate_docs.py --check
 

@@ -1,4 +1,3 @@
-# ruff: noqa: S603, S607, T201 - a script that runs the site's own dd and curl, and prints
 """Image writing by the agent against `curl | dd`, side by side: python benchmarks/image_writing.py [--json] (root, losetup, curl, openssl).
 
 Both take the same image from the same server on loopback, one after the other in pairs, to the same loop device. `dd` proves nothing. The

@@ -177,7 +177,7 @@ LAST_ERRORS: Final = _kinds(
     ("image-refused",             "the image's address is not allowed, or refuses us",          False, "Allow its host by `images_from` in [daemon], or use a named image."),
     ("image-unreachable",         "the image's server cannot be reached",                       True,  "Check the image server; bcmetal goes on by itself."),
     ("image-checksum",            "the image is not the one that its checksum names",           False, "Compare the checksum with its publisher's, then deploy again."),
-    ("image-too-large",           "the image is larger than the site allows",                   False, "Raise `image_limit_bytes`, or use a smaller image."),
+    ("image-too-large",           "the image is larger than the site allows, or than the disk", False, "Raise `image_limit_bytes`, name another disk, or use a smaller image."),
     ("media-not-fetched",         "the BMC inserted the medium but never fetched it",           False, "Check that the BMC reaches `media_url` of its network, then `bcmetal retry NODE`."),
     ("image-format",              "the image is not of the form that was named",               False, "Name its `format` as it is: iso, raw or qcow2. A qcow2 with a backing file is never taken."),
     ("image-truncated",           "the image ended before its end",                             False, "Compare the image with its publisher's, then deploy again."),

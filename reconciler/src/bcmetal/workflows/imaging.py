@@ -25,6 +25,7 @@ from bcmetal_agent.wire_tasks import (
     WroteImage,
 )
 
+SECTOR: Final = 512
 ROOM_BYTES: Final = 16 * 2**20  # for the config drive, and the second copy of the partition table
 NOT_YET: Final = "0" * 64  # what is made while the task is handed out
 
@@ -45,6 +46,12 @@ async def choose_the_disk(m: Machine) -> Outcome:
         return Failed("no-root-device", str(error))
     if isinstance(chosen, NoRootDevice):
         return Failed("no-root-device", chosen.message)
+    if chosen.block_bytes > SECTOR:  # a partition table for other sectors, and no kernel mounts an ISO on them
+        return Failed(
+            "no-root-device",
+            f"{_said(chosen)}, has sectors of {chosen.block_bytes} bytes, and images are made for {SECTOR}: "
+            "choose another disk, or format it to sectors of 512 bytes",
+        )
     shared = await drives_seen_elsewhere(m, [chosen])
     if shared is not None:
         return shared
