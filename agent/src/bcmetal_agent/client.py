@@ -66,12 +66,12 @@ class Client:
     def join(self, message: bytes, bearer: Bearer | None) -> JoinAnswer:
         """Raises Untrusted."""
         kinds = {"admitted": wire.Admitted, "challenge": wire.Challenge, "deferred": wire.Deferred}
-        return self.ask(wire.JOIN_PATH, message, bearer, lambda body: _by_status(kinds, body))
+        return self.ask(wire.JOIN_PATH, message, bearer, lambda body: by_status(kinds, body))
 
     def renew(self, message: bytes) -> RenewAnswer:
         """Raises Untrusted."""
         kinds = {"admitted": wire.Admitted, "deferred": wire.Deferred}
-        return self.ask(wire.RENEW_PATH, message, None, lambda body: _by_status(kinds, body))
+        return self.ask(wire.RENEW_PATH, message, None, lambda body: by_status(kinds, body))
 
     def secrets(self, names: tuple[str, ...]) -> wire.Secrets | Refused | RetryLater:
         """Raises Untrusted."""
@@ -110,7 +110,8 @@ class Client:
             return RetryLater(_hidden(f"the server's answer is not of its shape: {_clean(str(error))}", bearer))
 
 
-def _by_status(kinds: dict[str, type[Any]], body: bytes) -> Any:
+def by_status(kinds: dict[str, type[Any]], body: bytes) -> Any:
+    """The message of the kind that its `status` names. Raises wire.BadMessage."""
     try:
         doc = json.loads(body)
     except (ValueError, RecursionError):

@@ -10,10 +10,7 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import dataclasses
-import hashlib
-import hmac
 import itertools
 import logging
 from collections.abc import Callable
@@ -24,13 +21,13 @@ from typing import Final, Literal
 
 from cryptography import x509
 
-from bcmetal_agent import client, identifiers, keys, trust, wire
+from bcmetal_agent import attesting, client, identifiers, keys, trust, wire
 from bcmetal_agent.bearer import TokenSource
 from bcmetal_agent.calls import RetryLater
 from bcmetal_agent.client import Refused
 from bcmetal_agent.pace import Clock, SystemClock
 from bcmetal_agent.state import Admission, Attempt, Identity, StateFolder
-from bcmetal_agent.tpm import AttestationKey, Tpm, TpmError
+from bcmetal_agent.tpm import AttestationKey
 from bcmetal_agent.trust import Endpoint, Pin
 
 SKEW_S: Final = 60
@@ -101,7 +98,7 @@ class Joiner:
             raise NotConfigured("without a token --tenant and --pool say where to join")
         key = keys.read_key(found.key) if found else keys.new_key()
         csr = wire.decode(wire.Join, found.message.encode()).csr if found else keys.request_pem(key)
-        claim, ak = self._claim() if self.plan.attestor == "tpm" else (None, None)
+        claim, ak = attesting.claim(self.plan.tcti) if self.plan.attestor == "tpm" else (None, None)
         message = wire.Join(
             csr=csr,
             identifiers=identifiers.read(self.plan.root, gpu_tool=self.plan.gpu_tool),
@@ -114,8 +111,8 @@ class Joiner:
             key=keys.key_pem(key),
             message=wire.encode(message).decode(),
             replaces=self.state.current_name(),
-            ak_public=_text(ak.public) if ak else "",
-            ak_private=_text(ak.private) if ak else "",
+            ak_public=attesting.text(ak.public) if ak else "",
+            ak_private=attesting.text(ak.private) if ak else "",
         )
         self.state.keep("join", attempt)
         return attempt
@@ -156,25 +153,11 @@ class Joiner:
         where = (self.plan.tenant, self.plan.pool) if self.plan.token is None else (None, None)
         return there == (self.plan.attestor, *where)
 
-    def _claim(self) -> tuple[wire.TpmClaim, AttestationKey]:
-        with Tpm.open(self.plan.tcti) as tpm:
-            certificate, ak = tpm.ek_certificate(), tpm.ak()
-            claim = wire.TpmClaim(_text(tpm.ek_public()), _text(ak.public), _text(certificate) if certificate else None)
-        return claim, ak
-
     def _prove(self, attempt: Attempt, challenge: wire.Challenge) -> bytes:
-        try:
-            blob = base64.b64decode(challenge.credential_blob, validate=True)
-            encrypted = base64.b64decode(challenge.encrypted_secret, validate=True)
-        except (ValueError, binascii.Error):
-            raise TpmError("the server's challenge is no base64") from None
-        with Tpm.open(self.plan.tcti) as tpm:
-            ak = AttestationKey(base64.b64decode(attempt.ak_public), base64.b64decode(attempt.ak_private))
-            secret = tpm.activate(ak, blob, encrypted)
+        ak = AttestationKey(base64.b64decode(attempt.ak_public), base64.b64decode(attempt.ak_private))
         message = wire.decode(wire.Join, attempt.message.encode())
-        digest = hashlib.sha256(keys.request_der(message.csr)).digest()
-        proof = hmac.new(secret, challenge.challenge_id.encode() + digest, hashlib.sha256).digest()
-        return wire.encode(dataclasses.replace(message, challenge=wire.Proof(challenge.challenge_id, _text(proof))))
+        proof = attesting.prove(self.plan.tcti, ak, challenge, keys.request_der(message.csr))
+        return wire.encode(dataclasses.replace(message, challenge=proof))
 
 
 # ---------------------------------------------------------------- what an answer means, for joins and renewals
@@ -262,7 +245,3 @@ def _time(text: str) -> datetime | None:
         return at.astimezone(UTC) if at.tzinfo is not None else None
     except (ValueError, OverflowError):
         return None
-
-
-def _text(raw: bytes) -> str:
-    return base64.b64encode(raw).decode()

@@ -1,6 +1,6 @@
 """One boot's session with the daemon, from inside the ramdisk.
 
-1. `hello` shows the boot token once and binds it to a key that was made for it; the key stays in /run, so that an agent that was killed
+1. `hello` shows the boot token once and binds it to a key that was made for it, for which the TPM vouches where the daemon knows it; the key stays in /run, so that an agent that was killed
    and started again says hello with the same key and is in the same session.
 2. Every later call is signed by that key and numbered. Numbers are reserved on the disk before they are used: none comes twice,
    whatever becomes of this process or of the machine's clock.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import dataclasses
 import hashlib
 import json
 import logging
@@ -28,17 +29,19 @@ from typing import Any, Final, TypeVar
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from bcmetal_agent import calls, identifiers, keys, trust, wire, wire_tasks
+from bcmetal_agent import attesting, calls, client, identifiers, keys, trust, wire, wire_tasks
 from bcmetal_agent.bearer import Bearer
 from bcmetal_agent.calls import NotYetValid, RetryLater
 from bcmetal_agent.client import Client, Refused
 from bcmetal_agent.state import write_file
 from bcmetal_agent.tasks.doing import Readable
+from bcmetal_agent.tpm import AttestationKey, TpmError
 from bcmetal_agent.trust import Endpoint, Untrusted
 
 SKEW_S: Final = 5
 CALL_S: Final = 20.0
 STALL_S: Final = 30.0  # the longest that an image may stand still
+_WHY: Final = 300  # characters of a TPM's error that the daemon is told
 _BLOCK: Final = 1000  # sequence numbers reserved at a time
 _NO_CHECK_TIME: Final = 0x200000  # X509_V_FLAG_NO_CHECK_TIME
 _BYTES: Final = re.compile(r"(?:bytes )?(?:(\d{1,18})-(\d{1,18})|\*)/(\d{1,18})")
@@ -46,6 +49,7 @@ _SANE: Final = (datetime(2024, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UT
 log = logging.getLogger("bcmetal_agent")
 
 T = TypeVar("T")
+HelloAnswer = wire_tasks.Welcome | wire.Challenge | wire_tasks.ShowTpm
 
 
 class BadSite(Exception):
@@ -100,10 +104,15 @@ class Session:
         call_s: float = CALL_S,
         root: Path = Path("/"),
         clock: Callable[[float], None] = set_clock,
+        tcti: str | None = None,
     ) -> None:
-        """`folder`: where key and numbers are kept, made with 0700. `root`: where the machine's /sys is. Raises OSError, BadSite."""
+        """`folder`: where key and numbers are kept, made with 0700. `root`: where the machine's /sys is. `tcti`: see `Tpm.open`.
+
+        Raises OSError, BadSite.
+        """
         self.site, self._token, self._folder, self._call_s, self._root = site, Bearer(token), folder, call_s, root
-        self._set_clock = clock
+        self._set_clock, self._tcti = clock, tcti
+        self._shown: tuple[wire.TpmClaim, AttestationKey] | None = None  # of the TPM, once it was asked for
         self._lock = threading.Lock()
         self._session_id = ""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -118,25 +127,59 @@ class Session:
     # ------------------------------------------------------------ calls
 
     def hello(self) -> wire_tasks.Welcome | Refused | RetryLater:
-        """Begin the session, or take it up again; the machine's clock is set by the answer where it is off."""
-        public = self._key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
+        """Begin the session, or take it up again; by the TPM, where the daemon asks for it. The machine's clock is set by the answer
+        where it is off."""
         message = wire_tasks.Hello(
-            public_key=base64.b64encode(public).decode(),
+            public_key=attesting.text(self._public_key()),
             identifiers=identifiers.read(self._root),
             version=_version(self._root),
             clock=datetime.now(UTC).isoformat(timespec="seconds"),
         )
+        answer = self._say_hello(message)
+        if isinstance(answer, wire_tasks.ShowTpm):
+            log.info("the daemon asks for this machine's TPM")
+            message = self._with_tpm(message)
+            answer = self._say_hello(message)
+        if isinstance(answer, wire.Challenge):
+            answer = self._say_hello(self._proven(message, answer))
+        if isinstance(answer, wire_tasks.ShowTpm | wire.Challenge):
+            return RetryLater("the daemon asked for this machine's TPM once more")
+        return answer
+
+    def _say_hello(self, message: wire_tasks.Hello) -> HelloAnswer | Refused | RetryLater:
         sent_s = time.monotonic()
         with self._lock:
-            answer = self._tried(
+            answer: HelloAnswer | Refused | RetryLater = self._tried(
                 lambda: self._client(self._call_s).ask(
-                    wire_tasks.HELLO_PATH, wire.encode(message), self._token, _welcome
+                    wire_tasks.HELLO_PATH, wire.encode(message), self._token, _hello_answer
                 )
             )
         if isinstance(answer, wire_tasks.Welcome):
             self._session_id = answer.session_id
             self._mind_clock(answer.server_time, (time.monotonic() - sent_s) / 2)
         return answer
+
+    def _with_tpm(self, message: wire_tasks.Hello) -> wire_tasks.Hello:
+        """Or with why there is none: the daemon refuses that, and tells of it."""
+        try:
+            if self._shown is None:
+                self._shown = attesting.claim(self._tcti)
+            return dataclasses.replace(message, tpm=self._shown[0])
+        except TpmError as error:
+            return _without_tpm(message, error)
+
+    def _proven(self, message: wire_tasks.Hello, challenge: wire.Challenge) -> wire_tasks.Hello:
+        if self._shown is None:
+            return _without_tpm(message, TpmError("a challenge came for a TPM that was not shown"))
+        try:
+            subject = wire_tasks.hello_statement(self._public_key())
+            proof = attesting.prove(self._tcti, self._shown[1], challenge, subject)
+        except TpmError as error:
+            return _without_tpm(message, error)
+        return dataclasses.replace(message, challenge=proof)
+
+    def _public_key(self) -> bytes:
+        return self._key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
 
     def next(self) -> AnyTask | wire_tasks.Idle | Refused | RetryLater:
         """The present task, after POLL_S at the latest."""
@@ -301,8 +344,16 @@ class _Image:
 # ---------------------------------------------------------------- answers
 
 
-def _welcome(body: bytes) -> wire_tasks.Welcome:
-    return wire.decode(wire_tasks.Welcome, body)
+def _without_tpm(message: wire_tasks.Hello, error: TpmError) -> wire_tasks.Hello:
+    why = "".join(char if char.isprintable() else " " for char in str(error)[:_WHY])
+    log.warning("the daemon asks for this machine's TPM, which cannot be shown: %s", why)
+    return dataclasses.replace(message, tpm=None, challenge=None, no_tpm=why)
+
+
+def _hello_answer(body: bytes) -> HelloAnswer:
+    kinds = {"welcome": wire_tasks.Welcome, "challenge": wire.Challenge, "showTpm": wire_tasks.ShowTpm}
+    found: HelloAnswer = client.by_status(kinds, body)
+    return found
 
 
 def _heard(body: bytes) -> wire_tasks.Heard:

@@ -1,6 +1,6 @@
 """The messages between the daemon and its agent in the ramdisk: hello, next, report, and the closed set of tasks.
 
-`hello` carries the boot token as a bearer and binds it to a fresh Ed25519 key; from then on that key signs every call
+`hello` carries the boot token as a bearer and binds it to a fresh Ed25519 key, by the TPM where one is on record; from then on that key signs every call
 (`statement`), and the token says nothing any more. A task's `params` and a report's `result` are one of the messages below, by the
 task's kind. Sizes in bytes, durations in seconds, times RFC 3339 in UTC.
 """
@@ -42,12 +42,20 @@ def statement(method: str, path: str, session_id: str, sequence: int, body: byte
     return f"bcmetal/agent-call/v1\n{method}\n{path}\n{session_id}\n{sequence}\n{digest}".encode()
 
 
+def hello_statement(public_key: bytes) -> bytes:
+    """What a TPM's proof at hello is over (`Proof`), instead of a CSR: no proof for a join can be taken for it."""
+    return b"bcmetal/agent-hello/v1\0" + public_key
+
+
 # ---------------------------------------------------------------- the calls
 
 
 @dataclass(frozen=True)
 class Hello:
-    """`public_key`: base64 of 32 bytes of Ed25519. `clock`: this machine's time. `challenge`: where a TPM was asked for."""
+    """`public_key`: base64 of 32 bytes of Ed25519. `clock`: this machine's time.
+
+    Once `ShowTpm` was the answer: `tpm`, then also `challenge`, or `no_tpm`: why none can be shown.
+    """
 
     public_key: Annotated[str, AtMost(64)]
     identifiers: Identifiers
@@ -55,6 +63,14 @@ class Hello:
     clock: Moment
     tpm: TpmClaim | None = None
     challenge: Proof | None = None
+    no_tpm: Line | None = None
+
+
+@dataclass(frozen=True)
+class ShowTpm:
+    """This machine's TPM is on record: say hello again, with `tpm`, and be challenged."""
+
+    status: Literal["showTpm"] = "showTpm"
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,11 @@ from bcmetal.api.auth import Failures
 from bcmetal.api.pace import Buckets
 from bcmetal.api.requests import address_of, read_body, trace_of
 from bcmetal.decisions import SECOND, Micros
-from bcmetal.errors import Conflict, NotFound, PermissionDenied
+from bcmetal.errors import Conflict, Fault, InvalidInput, NotFound, PermissionDenied
+from bcmetal.join.challenging import Challenged, read_case
 from bcmetal.join.claims import claim_of
 from bcmetal.join.hello import HelloRefused, Saying, Turned, hello
+from bcmetal.join.tpm_structures import TpmRefused
 from bcmetal.settings import Settings
 from bcmetal.store import agent_tasks, agents, boot_tokens
 from bcmetal.store.agent_tasks import AgentTaskRow, NewReport
@@ -115,7 +117,7 @@ class AgentDoor:
     # -------------------------------------------------------- hello
 
     async def hello(self, request: Request) -> Response:
-        """A session for the key that comes with a live boot token; for the same key the same one again."""
+        """A session for the key that comes with a live boot token; for the same key the same one again. First a TPM's challenge, where one is known."""
         services = self._services
         trace_of(request, services.entropy)
         raw = await read_body(request, wire.BODY_LIMIT)
@@ -126,14 +128,23 @@ class AgentDoor:
             raise self._failures.add(address, now)
         message = decoded(wire_tasks.Hello, request, raw, wire.BODY_LIMIT)
         key = public_key(message.public_key)
+        try:
+            case = None if message.tpm is None else read_case(message.tpm, message.challenge)
+        except TpmRefused as error:
+            raise InvalidInput([Fault("tpm", str(error))]) from error
         claim = claim_of(message.identifiers, None, services.settings().joining.placeholders)
-        said = Saying(sha256, key, claim, clean(message.version), address)
+        without = None if message.no_tpm is None else clean(message.no_tpm)
+        said = Saying(sha256, key, claim, clean(message.version), address, case, without)
         answer = await services.store.write(hello, said, services.entropy, now)
         if isinstance(answer, Turned):
             log.warning("a hello from %s for node %s is refused: %s", address, answer.node_id, answer.reason)
             if answer.wake:
                 services.wake(answer.node_id)
             raise HelloRefused(answer.message, reason=answer.reason)
+        if isinstance(answer, Challenged):
+            return answered(answer.message())
+        if isinstance(answer, wire_tasks.ShowTpm):
+            return answered(answer)
         agent = answer.agent
         log.info("the agent of node %s says hello from %s for operation %s", agent.node_id, address, agent.operation_id)
         services.wake(agent.node_id)
@@ -166,7 +177,9 @@ class AgentDoor:
     def _held_s(self, session: Session, task: AgentTaskRow | None) -> float:
         """How long a task with secrets still waits, where somebody else may have read the boot token: time for the machine's own hello."""
         services = self._services
-        if task is None or task.kind not in SECRET_KINDS or not session.in_clear:
+        if task is None or task.kind not in SECRET_KINDS:
+            return 0.0
+        if session.agent.tpm_proven or not session.in_clear:
             return 0.0
         wait_us = services.settings().daemon.plain_boot_wait_s * SECOND
         return (session.agent.hello_at + wait_us - services.clock()) / SECOND

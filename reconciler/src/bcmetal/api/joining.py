@@ -6,13 +6,10 @@ used-up token is one 401, whatever else was wrong; what the machine is not let i
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 import logging
-import re
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
@@ -31,21 +28,18 @@ from bcmetal.api.wire_openapi import PATH as OPENAPI_PATH
 from bcmetal.api.wire_openapi import agents_document
 from bcmetal.decisions import SECOND, Micros
 from bcmetal.errors import BcmetalError, Fault, InvalidInput, RateLimited, Unavailable
-from bcmetal.join import tpm
 from bcmetal.join.admission import (
-    CHALLENGE_US,
     Admitted,
     Answer,
     Ask,
-    Challenged,
     JoinRefused,
     TokenRefused,
-    TpmCase,
     admit,
     first_look,
 )
 from bcmetal.join.authority import NO_CA, Authority
 from bcmetal.join.bearers import parse_bearer
+from bcmetal.join.challenging import Challenged, TpmCase, read_case
 from bcmetal.join.claims import claim_of
 from bcmetal.join.csr import CsrRefused, csr_der, read_csr
 from bcmetal.join.judging import PoolRules
@@ -68,7 +62,6 @@ BURST: Final = 300
 EACH_S: Final = 10.0
 WRONG_SECRET: Final = "wrong-secret"  # noqa: S105 - a reason
 REFUSAL_TOLD_EVERY_S: Final = 10
-CHALLENGE_ID: Final = re.compile(r"jc_[0-9a-hjkmnp-tv-z]{26}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,15 +206,7 @@ class JoinDoor:
             services.wake(answer.node_id)
             return admitted(answer, services.signing(), now)
         if isinstance(answer, Challenged):
-            credential = answer.credential
-            return message(
-                wire.Challenge(
-                    challenge_id=answer.challenge_id,
-                    credential_blob=base64.b64encode(credential.id_object).decode(),
-                    encrypted_secret=base64.b64encode(credential.encrypted_secret).decode(),
-                    expires_in_s=CHALLENGE_US // SECOND,
-                )
-            )
+            return message(answer.message())
         return deferred(answer.request_id, now)
 
     async def _token(self, request: Request, address: str, now: Micros) -> TokenRow | None:
@@ -297,26 +282,11 @@ class JoinDoor:
             return None
         if read.tpm is None:
             raise InvalidInput([Fault("tpm", "is missing: the attestor tpm needs it")])
-        claimed = tpm.read_claim(read.tpm.ek_public, read.tpm.ak_public, read.tpm.ek_certificate)
-        vendor = None
-        if claimed.ek_certificate is not None:
-            moment = datetime.fromtimestamp(now / SECOND, UTC)
-            vendor = vendor_of(claimed.ek_certificate, self._services.vendors(), moment)
-        proof = None
-        if read.challenge is not None:
-            if not CHALLENGE_ID.fullmatch(read.challenge.challenge_id):  # PostgreSQL takes no text with a NUL
-                raise InvalidInput([Fault("challenge.challengeId", "is no challenge's id")])
-            try:
-                proof = base64.b64decode(read.challenge.proof, validate=True)
-            except (binascii.Error, ValueError):
-                raise InvalidInput([Fault("challenge.proof", "is no base64")]) from None
-        return TpmCase(
-            claim=claimed,
-            ek_sha256=tpm.ek_sha256(claimed.ek),
-            vendor=vendor,
-            challenge_id=None if read.challenge is None else read.challenge.challenge_id,
-            proof=proof,
-        )
+        case = read_case(read.tpm, read.challenge)
+        if case.claim.ek_certificate is None:
+            return case
+        moment = datetime.fromtimestamp(now / SECOND, UTC)
+        return replace(case, vendor=vendor_of(case.claim.ek_certificate, self._services.vendors(), moment))
 
     async def renew(self, request: Request, raw: bytes, address: str, now: Micros) -> Response:
         """Renewal by the old key's signature, where the certificate ended and no connection can be made with it."""

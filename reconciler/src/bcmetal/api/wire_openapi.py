@@ -157,8 +157,9 @@ _ROOTS_AS_NODE: Final = dataclasses.replace(_ROOTS, faults=(Unauthenticated, *_A
 
 _HELLO: Final = _Operation(
     "hello",
-    "Begin a session of the ramdisk's agent. The boot token is bound to the key; with a second key it is void.",
-    {200: (wire_tasks.Welcome,)},
+    "Begin a session of the ramdisk's agent. The boot token is bound to the key; with a second key it is void. "
+    "Where the machine's TPM is on record, it is asked for and challenged first.",
+    {200: (wire_tasks.Welcome, wire.Challenge, wire_tasks.ShowTpm)},
     (*_BODY, Unauthenticated, PermissionDenied, RateLimited, *_ALWAYS),
     ({"bootToken": []},),
     wire_tasks.Hello,

@@ -6,8 +6,6 @@ A transaction that refuses writes nothing; whoever called it publishes the refus
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -16,8 +14,8 @@ from sqlalchemy import Connection
 
 from bcmetal.decisions import SECOND, Micros
 from bcmetal.errors import PermissionDenied, RateLimited, Unauthenticated
-from bcmetal.join import tpm
 from bcmetal.join.authority import Authority
+from bcmetal.join.challenging import About, Challenged, ChallengeRefused, TpmCase, check_proof, make_challenge
 from bcmetal.join.claims import Claim
 from bcmetal.join.csr import Csr
 from bcmetal.join.issuing import issue
@@ -25,7 +23,7 @@ from bcmetal.join.judging import Admit, Case, Defer, PoolRules, Refuse, judge
 from bcmetal.join.leaving import expire, expire_of_token
 from bcmetal.settings import Joining
 from bcmetal.store import certificates, join_requests, join_tokens, members, nodes, outbox
-from bcmetal.store.certificates import CertificateRow, ChallengeRow
+from bcmetal.store.certificates import CertificateRow
 from bcmetal.store.ids import ENTROPY_BYTES, new_id
 from bcmetal.store.join_requests import NewRequest, RequestRow
 from bcmetal.store.join_tokens import TokenRow
@@ -33,7 +31,6 @@ from bcmetal.store.members import Holder, MemberRow
 from bcmetal.store.values import NewEvent
 
 ANSWER_KEPT_US: Final = 900 * SECOND
-CHALLENGE_US: Final = 60 * SECOND
 LIVE_OF_TOKEN: Final = 20
 LIVE_OF_POOL: Final = 1000
 LIVE_OF_NOBODY: Final = 500  # of a pool, without a token: anybody on the wire must leave room for those with one
@@ -55,17 +52,6 @@ class TokenRefused(Unauthenticated):
     def __init__(self, reason: str) -> None:
         super().__init__()
         self.reason = reason
-
-
-@dataclass(frozen=True, slots=True)
-class TpmCase:
-    """What the machine claims of its TPM, and its answer to a challenge, once it has one."""
-
-    claim: tpm.Claim = field(repr=False)
-    ek_sha256: str
-    vendor: str | None  # whose CA signed the EK's certificate; None: nobody's that is known here
-    challenge_id: str | None
-    proof: bytes | None = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +78,6 @@ class Admitted:
 @dataclass(frozen=True, slots=True)
 class Deferred:
     request_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Challenged:
-    challenge_id: str
-    credential: tpm.Credential = field(repr=False)
 
 
 Answer = Admitted | Deferred | Challenged
@@ -210,35 +190,14 @@ def _request_of(make: _Maker) -> RequestRow | None:
 
 def _challenge(make: _Maker, asked: TpmCase) -> Challenged | None:
     """A challenge to answer; None: it was answered rightly. Raises JoinRefused."""
-    if asked.challenge_id is None or asked.proof is None:
-        challenge_id = make.new_id("jc")
-        secret = make.entropy(tpm.SECRET_BYTES)
-        credential = tpm.make_credential(asked.claim.ek, asked.claim.ak.name, secret)
-        proof = tpm.proof(secret, challenge_id, make.ask.csr.der)
-        row = ChallengeRow(
-            challenge_id=challenge_id,
-            pool_id=make.ask.pool.pool_id,
-            token_id=make.ask.token_id,
-            csr_sha256=make.ask.csr.sha256,
-            claim_sha256=make.ask.claim.sha256,
-            ek_sha256=asked.ek_sha256,
-            proof_sha256=hashlib.sha256(proof).digest(),
-            expires_at=Micros(make.now + CHALLENGE_US),
-        )
-        certificates.challenge(make.c, row)
-        return Challenged(challenge_id, credential)
-    known = certificates.challenge_of(make.c, asked.challenge_id)
     ask = make.ask
-    of_this = known is not None and (
-        (known.pool_id, known.token_id, known.csr_sha256, known.claim_sha256, known.ek_sha256)
-        == (ask.pool.pool_id, ask.token_id, ask.csr.sha256, ask.claim.sha256, asked.ek_sha256)
-    )
-    if known is None or not of_this:
-        raise JoinRefused("challenge-of-another")
-    if not hmac.compare_digest(known.proof_sha256, hashlib.sha256(asked.proof).digest()):
-        raise JoinRefused("challenge-failed")
-    if not certificates.use_challenge(make.c, asked.challenge_id, make.now):
-        raise JoinRefused("challenge-replayed")
+    about = About(ask.pool.pool_id, ask.token_id, ask.csr.der, ask.csr.sha256, ask.claim.sha256)
+    if asked.challenge_id is None or asked.proof is None:
+        return make_challenge(make.c, about, asked, make.new_id("jc"), make.entropy, make.now)
+    try:
+        check_proof(make.c, about, asked, asked.challenge_id, asked.proof, make.now)
+    except ChallengeRefused as refused:
+        raise JoinRefused(refused.reason) from None
     return None
 
 

@@ -2,27 +2,44 @@
 
 The same key again gets the same answer: the first one was lost. A second key means that somebody else has the token, and nobody can tell
 who is who: it ends, and with it the session that it began.
+
+Where the machine's TPM is on record (its EK, from a join that proved it), the token alone begins nothing: the TPM has to open a challenge,
+and vouch so for the key. Whoever read the token off the wire cannot, and what he says neither gets a session nor ends one. A node
+without such a record is not asked, and what a hello shows unasked is not kept: a TPM comes on record by a join, which a person or a
+list allowed.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from sqlalchemy import Connection
 
-from bcmetal.decisions import Micros
-from bcmetal.errors import PermissionDenied
+from bcmetal.decisions import SECOND, Micros
+from bcmetal.errors import PermissionDenied, RateLimited
+from bcmetal.join.challenging import (
+    CHALLENGE_US,
+    About,
+    Challenged,
+    ChallengeRefused,
+    TpmCase,
+    check_proof,
+    make_challenge,
+)
 from bcmetal.join.claims import Claim
-from bcmetal.store import agents, boot_tokens, identifiers, nodes, outbox
+from bcmetal.store import agents, boot_tokens, certificates, identifiers, members, nodes, outbox
 from bcmetal.store.agents import AgentRow
 from bcmetal.store.boot_tokens import BootTokenRow
 from bcmetal.store.ids import ENTROPY_BYTES, new_id
 from bcmetal.store.values import Identifier, NewEvent, SetCondition
+from bcmetal_agent import wire_tasks
 
 CONDITION: Final = "agent"
 CONFLICT: Final = "security.boot-token.conflict"
+OPEN_CHALLENGES: Final = 16  # of one operation: an agent has one, and one more each time that it is started again
 
 
 class HelloRefused(PermissionDenied):
@@ -38,6 +55,8 @@ class Saying:
     claim: Claim
     version: str
     address: str
+    tpm: TpmCase | None = None
+    no_tpm: str | None = None  # why none can be shown, in the agent's words
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +74,11 @@ class Turned:
     wake: bool = False
 
 
-def hello(c: Connection, said: Saying, entropy: Callable[[int], bytes], now: Micros) -> Welcomed | Turned:
-    """Raises HelloRefused: the token is no more."""
+Answer = Welcomed | Turned | Challenged | wire_tasks.ShowTpm
+
+
+def hello(c: Connection, said: Saying, entropy: Callable[[int], bytes], now: Micros) -> Answer:
+    """Raises HelloRefused: the token is no more. Raises RateLimited: too many challenges of this operation are unanswered."""
     found = boot_tokens.shown(c, said.sha256, lock=True)
     if found is None:
         raise HelloRefused("this boot token is forgotten", reason="unknown")
@@ -68,10 +90,15 @@ def hello(c: Connection, said: Saying, entropy: Callable[[int], bytes], now: Mic
         return Turned(token.node_id, "ended", "this boot token has ended: boot the machine by its newest medium")
     if known is not None and known.public_key == said.public_key:
         return Welcomed(known)
+    if known is None and token.expires_at <= now:
+        return Turned(token.node_id, "expired", "this boot token's time is over")
+    eks = members.eks_of_machine(c, token.node_id)
+    if eks:
+        unproven = _unproven(c, token, said, eks, entropy, now)
+        if unproven is not None:
+            return unproven
     if known is not None:
         return _conflict(c, token, said, known, now)
-    if token.expires_at <= now:
-        return Turned(token.node_id, "expired", "this boot token's time is over")
     stranger = differs(said.claim, identifiers.of_node(c, token.node_id), _anothers(c, token.node_id, said.claim))
     if stranger is not None:
         why = f"another machine than this one booted its medium: {stranger}"
@@ -90,11 +117,59 @@ def hello(c: Connection, said: Saying, entropy: Callable[[int], bytes], now: Mic
         seen_at=now,
         sequence=0,
         ended_at=None,
+        tpm_proven=bool(eks),
     )
     agents.add(c, agent)
     _tell(c, token.node_id, SetCondition(CONDITION, "ok", "info", "", ""), now)
     agents.wake(c, token.node_id, token.operation_id, now)
     return Welcomed(agent)
+
+
+def _unproven(
+    c: Connection,
+    token: BootTokenRow,
+    said: Saying,
+    eks: frozenset[str],
+    entropy: Callable[[int], bytes],
+    now: Micros,
+) -> Turned | Challenged | wire_tasks.ShowTpm | None:
+    """What to answer before the TPM has vouched for this key; None: it has. Raises RateLimited.
+
+    Nothing is written for whoever shows another EK than those on record, but the node's condition.
+    """
+    if said.tpm is None:
+        if said.no_tpm is None:
+            return wire_tasks.ShowTpm()
+        why = f"the node's TPM is on record and has to vouch for the agent at hello, and the agent has none to show: {said.no_tpm}"
+        return _without_tpm(c, token, "no-tpm", why, now)
+    if said.tpm.ek_sha256 not in eks:
+        why = "another TPM than the one on record for this node was shown at hello: its mainboard was changed, or it is another machine"
+        return _without_tpm(c, token, "other-tpm", why, now)
+    owner = nodes.owner(c, token.node_id)
+    about = About(
+        pool_id="" if owner is None else owner.pool_id,
+        bearer=token.operation_id,
+        subject=wire_tasks.hello_statement(said.public_key),
+        subject_sha256=hashlib.sha256(said.public_key).hexdigest(),
+        claim_sha256=hashlib.sha256(token.sha256 + said.claim.sha256.encode()).hexdigest(),
+    )
+    if said.tpm.challenge_id is None or said.tpm.proof is None:
+        if certificates.open_challenges(c, token.operation_id, now) >= OPEN_CHALLENGES:
+            raise RateLimited(
+                "too many challenges of this operation are unanswered", retryAfterS=CHALLENGE_US // SECOND
+            )
+        challenge_id = new_id("jc", now, entropy(ENTROPY_BYTES))
+        return make_challenge(c, about, said.tpm, challenge_id, entropy, now)
+    try:
+        check_proof(c, about, said.tpm, said.tpm.challenge_id, said.tpm.proof, now)
+    except ChallengeRefused as refused:
+        return Turned(token.node_id, refused.reason, "the TPM's answer does not hold: say hello anew")
+    return None
+
+
+def _without_tpm(c: Connection, token: BootTokenRow, reason: str, why: str, now: Micros) -> Turned:
+    _tell(c, token.node_id, SetCondition(CONDITION, "warning", "warning", reason, why), now)
+    return Turned(token.node_id, reason, why)
 
 
 def differs(claim: Claim, known: Iterable[Identifier], anothers: str | None = None) -> str | None:

@@ -53,6 +53,7 @@ agents = Table(
     moment("seen_at"),
     count("sequence"),  # of its last call
     maybe_moment("ended_at"),
+    flag("tpm_proven"),  # the machine's TPM, which is on record, opened a challenge for that key
 )
 Index("agents_token", agents.c.operation_id, agents.c.token_n, unique=True)
 Index("agents_node", agents.c.node_id)

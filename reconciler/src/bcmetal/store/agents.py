@@ -20,7 +20,10 @@ o = operations.c
 
 @dataclass(frozen=True, slots=True)
 class AgentRow:
-    """`identifiers`: as the machine said them, in the names of the wire. `token_n`: the number of the boot token that it came with."""
+    """`identifiers`: as the machine said them, in the names of the wire. `token_n`: the number of the boot token that it came with.
+
+    `tpm_proven`: the TPM that is on record for the machine vouched for the key.
+    """
 
     session_id: str
     operation_id: str
@@ -34,6 +37,7 @@ class AgentRow:
     seen_at: Micros
     sequence: int
     ended_at: Micros | None
+    tpm_proven: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +117,7 @@ def add(c: Connection, agent: AgentRow) -> None:
             "hello_at": agent.hello_at,
             "seen_at": agent.seen_at,
             "sequence": agent.sequence,
+            "tpm_proven": agent.tpm_proven,
         },
     )
 
@@ -165,4 +170,5 @@ def _row(row: Row[Any]) -> AgentRow:
         seen_at=Micros(row.seen_at),
         sequence=row.sequence,
         ended_at=row.ended_at,
+        tpm_proven=row.tpm_proven,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, func, insert, select, update
 
 from bcmetal.decisions import Micros
 from bcmetal.store.join_tables import certificates, challenges
@@ -87,6 +87,9 @@ _USE: Final = (
     .where(h.challenge_id == bindparam("a_challenge_id"), h.used_at.is_(None), h.expires_at > bindparam("a_now"))
     .values(used_at=bindparam("a_now"))
 )
+_OPEN_CHALLENGES: Final = select(func.count()).where(
+    h.token_id == bindparam("bearer"), h.used_at.is_(None), h.expires_at > bindparam("now")
+)
 _PRUNE_CHALLENGES: Final = delete(challenges).where(h.expires_at < bindparam("before"))
 
 
@@ -142,6 +145,11 @@ def challenge_of(c: Connection, challenge_id: str) -> ChallengeRow | None:
     """Also one that is used or expired."""
     row = c.execute(_GET_CHALLENGE, {"challenge_id": challenge_id}).one_or_none()
     return None if row is None else ChallengeRow(**{n: getattr(row, n) for n in ChallengeRow.__dataclass_fields__})
+
+
+def open_challenges(c: Connection, bearer: str, now: Micros) -> int:
+    """How many may still be answered."""
+    return int(c.execute(_OPEN_CHALLENGES, {"bearer": bearer, "now": now}).scalar_one())
 
 
 def use_challenge(c: Connection, challenge_id: str, now: Micros) -> bool:

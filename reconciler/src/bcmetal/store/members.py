@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, bindparam, delete, exists, func, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, exists, func, or_, select, update
 
 from bcmetal.decisions import Micros
 from bcmetal.store.join_tables import certificates, join_tokens, member_identifiers, members, secrets_released
@@ -136,6 +136,9 @@ _ENROLLED: Final = (
     )
 )
 _BY_EK: Final = select(m.node_id).where(m.ek_sha256 == bindparam("ek_sha256"), m.state.in_((LIVE, "locked", "evicted")))
+_EKS: Final = select(m.ek_sha256).where(
+    or_(m.node_id == bindparam("node_id"), m.metal_node_id == bindparam("node_id")), m.ek_sha256.is_not(None)
+)
 _certified = (
     exists()
     .where(
@@ -229,6 +232,12 @@ def get(c: Connection, node_id: str) -> MemberRow | None:
     """Also one that is evicted, released or retired."""
     row = c.execute(_GET, {"node_id": node_id}).one_or_none()
     return None if row is None else _member(row)
+
+
+def eks_of_machine(c: Connection, node_id: str) -> frozenset[str]:
+    """The EKs that this enrolled node's machine proved when it joined, whatever has become of the membership: an eviction, or a
+    release, changes no TPM."""
+    return frozenset(c.execute(_EKS, {"node_id": node_id}).scalars())
 
 
 def said_by(c: Connection, node_id: str) -> tuple[Said, ...]:
