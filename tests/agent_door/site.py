@@ -72,13 +72,14 @@ class Agent:
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
         raw = json.dumps(body).encode()
         answer = await self.site.sending("POST", wire_tasks.HELLO_PATH, raw, headers, address)
-        if answer.status == 200:
+        if answer.status == 200 and answer.doc["status"] == "welcome":
             self.session_id = answer.doc["sessionId"]
         return answer
 
     def welcomed(self, **more: Any) -> Self:
         answer = self.hello(**more)
         assert answer.status == 200, answer.raw
+        assert answer.doc["status"] == "welcome"
         return self
 
     def headers(self, method: str, path: str, body: bytes, sequence: int) -> dict[str, str]:

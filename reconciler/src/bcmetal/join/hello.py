@@ -66,12 +66,13 @@ class Welcomed:
 
 @dataclass(frozen=True, slots=True)
 class Turned:
-    """What a refusal left behind is written; this says why. `wake`: the operation has to look."""
+    """What a refusal left behind is written; this says why. `wake`: the operation has to look. `condition`: the node's is to say it too."""
 
     node_id: str
     reason: str
     message: str
     wake: bool = False
+    condition: bool = False
 
 
 Answer = Welcomed | Turned | Challenged | wire_tasks.ShowTpm
@@ -95,6 +96,11 @@ def hello(c: Connection, said: Saying, entropy: Callable[[int], bytes], now: Mic
     eks = members.eks_of_machine(c, token.node_id)
     if eks:
         unproven = _unproven(c, token, said, eks, entropy, now)
+        if isinstance(unproven, Turned) and unproven.condition and known is None:
+            why = SetCondition(CONDITION, "warning", "warning", unproven.reason, unproven.message)
+            _tell(
+                c, token.node_id, why, now
+            )  # not of a node whose own machine has proven itself: it is the other's fault
         if unproven is not None:
             return unproven
     if known is not None:
@@ -135,16 +141,16 @@ def _unproven(
 ) -> Turned | Challenged | wire_tasks.ShowTpm | None:
     """What to answer before the TPM has vouched for this key; None: it has. Raises RateLimited.
 
-    Nothing is written for whoever shows another EK than those on record, but the node's condition.
+    Nothing is written for whoever shows another EK than those on record.
     """
     if said.tpm is None:
         if said.no_tpm is None:
             return wire_tasks.ShowTpm()
         why = f"the node's TPM is on record and has to vouch for the agent at hello, and the agent has none to show: {said.no_tpm}"
-        return _without_tpm(c, token, "no-tpm", why, now)
+        return Turned(token.node_id, "no-tpm", why, condition=True)
     if said.tpm.ek_sha256 not in eks:
         why = "another TPM than the one on record for this node was shown at hello: its mainboard was changed, or it is another machine"
-        return _without_tpm(c, token, "other-tpm", why, now)
+        return Turned(token.node_id, "other-tpm", why, condition=True)
     owner = nodes.owner(c, token.node_id)
     about = About(
         pool_id="" if owner is None else owner.pool_id,
@@ -165,11 +171,6 @@ def _unproven(
     except ChallengeRefused as refused:
         return Turned(token.node_id, refused.reason, "the TPM's answer does not hold: say hello anew")
     return None
-
-
-def _without_tpm(c: Connection, token: BootTokenRow, reason: str, why: str, now: Micros) -> Turned:
-    _tell(c, token.node_id, SetCondition(CONDITION, "warning", "warning", reason, why), now)
-    return Turned(token.node_id, reason, why)
 
 
 def differs(claim: Claim, known: Iterable[Identifier], anothers: str | None = None) -> str | None:
