@@ -97,10 +97,9 @@ def hello(c: Connection, said: Saying, entropy: Callable[[int], bytes], now: Mic
     if eks:
         unproven = _unproven(c, token, said, eks, entropy, now)
         if isinstance(unproven, Turned) and unproven.condition and known is None:
-            why = SetCondition(CONDITION, "warning", "warning", unproven.reason, unproven.message)
-            _tell(
-                c, token.node_id, why, now
-            )  # not of a node whose own machine has proven itself: it is the other's fault
+            # Of a node whose own machine has proven itself nothing is told: it is somebody else's fault.
+            told = SetCondition(CONDITION, "warning", "warning", unproven.reason, unproven.message)
+            _tell(c, token.node_id, told, now)
         if unproven is not None:
             return unproven
     if known is not None:
