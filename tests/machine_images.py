@@ -55,12 +55,13 @@ def small_ramdisk(
 ) -> Built:
     """The product's ramdisk with the kernel for virtual machines and few tools: `.iso`, `.uki`, `.vmlinuz`, `.initrd`, `.token_offset`.
 
-    `packages`: Debian's, beside those. Raises BuildFailed, for instance where there is neither a mirror nor a cache.
+    `packages`: Debian's, beside those. Its kernel obeys SysRq on the serial line (`VirtualMachine.kill_all`). Raises BuildFailed, for instance where there is neither a mirror nor a cache.
     """
     apt = _apt()
     contents = Contents(Kernel.CLOUD, Tools.MINIMAL, firmware=packages)
     whom = Site(agent_url, ca_pem, site)
-    return build(whom, contents, folder, cache=default_cache(), apt=apt, say=_say, command_line=command_line())
+    line = f"{command_line()} sysrq_always_enabled"
+    return build(whom, contents, folder, cache=default_cache(), apt=apt, say=_say, command_line=line)
 
 
 def os_image(folder: Path) -> Path:

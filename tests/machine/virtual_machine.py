@@ -12,6 +12,7 @@ import shutil
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -90,6 +91,7 @@ class _Run:
     qemu: subprocess.Popen[bytes]
     tpm: subprocess.Popen[bytes] | None
     qmp: Qmp
+    serial: socket.socket  # our end of its line
     over: threading.Event = field(default_factory=threading.Event)
 
 
@@ -146,8 +148,15 @@ class VirtualMachine:
         with self._lock:
             qmp = self._qmp()
             self._aim(qmp, order)
-            qmp.ask("system_reset")
-            qmp.ask("cont")
+            _reset(qmp)
+
+    def kill_all(self) -> None:
+        """The kernel kills every process but the first, as the magic SysRq key `i` on the serial line; for a ramdisk that `small_ramdisk` made."""
+        with self._lock:
+            qmp = self._qmp()
+            assert self._run is not None
+            qmp.ask("chardev-send-break", id="serial")
+            self._run.serial.sendall(b"i")
 
     def press_power_button(self) -> None:
         """ACPI: what comes of it is the guest's."""
@@ -208,9 +217,10 @@ class VirtualMachine:
     def _start(self, order: Sequence[Source]) -> _Run:
         ours, theirs = socket.socketpair()
         tpm_ours, tpm_theirs = socket.socketpair()
+        line, line_end = socket.socketpair()
         tpm = None
-        with theirs, tpm_ours, tpm_theirs:
-            fds = [theirs.fileno()]
+        with theirs, tpm_ours, tpm_theirs, line_end:
+            fds = [theirs.fileno(), line_end.fileno()]
             more: list[str] = []
             if self.spec.tpm:
                 tpm = self._start_tpm(tpm_theirs)
@@ -221,16 +231,17 @@ class VirtualMachine:
             with said.open("ab") as log:
                 there = ["nsenter", f"--net={self.spec.namespace}", "--"] if self.spec.namespace else []
                 qemu = subprocess.Popen(
-                    [*there, "setpriv", "--pdeathsig", "KILL", "--", *self._arguments(theirs.fileno()), *more],
+                    [*there, "setpriv", "--pdeathsig", "KILL", "--", *self._arguments(theirs.fileno(), line_end.fileno()), *more],
                     stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=fds,
                 )  # fmt: skip
-        run = _Run(qemu, tpm, Qmp(ours, lambda event: self._heard(run, event)))
+        run = _Run(qemu, tpm, Qmp(ours, lambda event: self._heard(run, event)), line)
+        threading.Thread(target=_drain, args=(line,), daemon=True).start()
         try:
             run.qmp.open()
             self._aim(run.qmp, order)
             if self._medium is not None:
                 self._load(run.qmp)
-            run.qmp.ask("cont")
+            _reset(run.qmp)  # qemu tells the firmware of the order at a reset, and the first one was before it was set
         except QmpFault as e:
             _finish(run)
             raise QmpFault(f"{self.spec.name}: {e}: {said.read_text()[-500:]}") from e
@@ -245,7 +256,7 @@ class VirtualMachine:
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, pass_fds=[line.fileno()],
         )  # fmt: skip
 
-    def _arguments(self, qmp_fd: int) -> list[str]:
+    def _arguments(self, qmp_fd: int, serial_fd: int) -> list[str]:
         spec = self.spec
         network = f"tap,id=wire,ifname={spec.tap},script=no,downscript=no" if spec.tap else "user,id=wire,restrict=on"
         disks = [
@@ -263,7 +274,7 @@ class VirtualMachine:
             "-smbios", f"type=0,vendor={spec.manufacturer},version={BIOS_VERSION},uefi=on",
             "-smbios", f"type=1,manufacturer={spec.manufacturer},product={spec.model},serial={spec.serial},uuid={spec.uuid}",
             "-smbios", f"type=3,manufacturer={spec.manufacturer},serial={spec.chassis_serial or spec.serial}",
-            "-chardev", f"file,id=serial,path={self.console.path},append=on", "-serial", "chardev:serial",
+            "-chardev", f"socket,id=serial,fd={serial_fd},logfile={self.console.path},logappend=on", "-serial", "chardev:serial",
             "-chardev", f"socket,id=qmp,fd={qmp_fd}", "-mon", "chardev=qmp,mode=control",
             "-device", "virtio-scsi-pci,id=scsi", "-device", "scsi-cd,id=cd,bus=scsi.0,scsi-id=0",
             "-netdev", network, "-device", f"virtio-net-pci,id=net,netdev=wire,mac={spec.mac},romfile=",
@@ -288,11 +299,33 @@ class VirtualMachine:
             _finish(run)
 
 
+def _reset(qmp: Qmp) -> None:
+    """Reset it and let it run. A reset of the guest's own stops it (`-action reboot=shutdown`), so that it may be aimed before; ours must not."""
+    qmp.ask("stop")
+    qmp.ask("set-action", reboot="reset")
+    qmp.ask("system_reset")
+    ends_s = time.monotonic() + ENDS_WITHIN_S
+    while qmp.ask("query-status")["status"] != "prelaunch" and time.monotonic() < ends_s:
+        time.sleep(0.01)
+    qmp.ask("set-action", reboot="shutdown")
+    qmp.ask("cont")
+
+
+def _drain(line: socket.socket) -> None:
+    """What the guest says is in the console's file; here it only has to go on."""
+    with contextlib.suppress(OSError):
+        while line.recv(65536):
+            pass
+
+
 def _finish(run: _Run) -> None:
     with contextlib.suppress(ProcessLookupError):
         run.qemu.kill()
     run.qemu.wait(ENDS_WITHIN_S)
     run.qmp.close()
+    with contextlib.suppress(OSError):
+        run.serial.shutdown(socket.SHUT_RDWR)
+    run.serial.close()
     if run.tpm is not None:  # it goes by itself once qemu is gone
         try:
             run.tpm.wait(ENDS_WITHIN_S)
