@@ -8,6 +8,7 @@ import struct
 import subprocess
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.task_doing import Kept
+from bcmetal_agent.tasks.disks import BlockDevice
 from bcmetal_agent.tasks.doing import TaskFailed
 from bcmetal_agent.tasks.efi_variables import Partition, Variables, label_of, load_option
 from bcmetal_agent.tasks.set_boot import LOADER, Firmware, put_first, set_boot, system_partition
+from bcmetal_agent.tasks.write_image_disk import Sectors
 from bcmetal_agent.wire_tasks import DiskRef, SetBoot, SetBootParams
 from machine_images import Part, write_disk
 
@@ -151,20 +154,43 @@ def test_a_loader_that_is_no_path_is_refused(loader: str, tmp_path: Path) -> Non
 # ---------------------------------------------------------------- the partition
 
 
+@contextmanager
+def a_disk(image: Path, block_bytes: int = 512) -> Iterator[Sectors]:
+    descriptor = os.open(image, os.O_RDONLY)
+    try:
+        device = BlockDevice(image, "sda", "8:0", image.stat().st_size, "S1", block_bytes=block_bytes)
+        yield Sectors(descriptor, device)
+    finally:
+        os.close(descriptor)
+
+
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[int]:
+def image(tmp_path: Path) -> Path:
+    """With two EFI system partitions behind another one."""
     content = tmp_path / "content"
     content.write_bytes(bytes(1 << 20))
-    image = tmp_path / "disk"
-    write_disk(image, [Part(LINUX, "data", content), Part(ESP, "ESP", content), Part(ESP, "second", content)])
-    descriptor = os.open(image, os.O_RDWR)
-    yield descriptor
-    os.close(descriptor)
+    found = tmp_path / "disk"
+    write_disk(found, [Part(LINUX, "data", content), Part(ESP, "ESP", content), Part(ESP, "second", content)])
+    return found
 
 
-def test_the_first_system_partition_of_a_gpt_is_found_by_its_type(disk: int) -> None:
-    found = system_partition(disk, 4096)
-    assert found == Partition(2, 4096, 2048, uuid.uuid5(ESP, "ESP"))
+def test_the_first_system_partition_of_a_gpt_is_found_by_its_type(image: Path) -> None:
+    with a_disk(image) as disk:
+        assert system_partition(disk) == Partition(2, 4096, 2048, uuid.uuid5(ESP, "ESP"))
+
+
+def test_a_disk_whose_first_table_is_damaged_is_read_by_its_second(image: Path) -> None:
+    with image.open("r+b") as file:
+        file.seek(512)
+        file.write(bytes(512))
+    with a_disk(image) as disk:
+        assert system_partition(disk).signature == uuid.uuid5(ESP, "ESP")
+
+
+def test_a_table_for_other_sectors_is_none_that_this_firmware_finds(image: Path) -> None:
+    with a_disk(image, block_bytes=4096) as disk, pytest.raises(TaskFailed, match="sectors of 512 bytes") as failed:
+        system_partition(disk)
+    assert failed.value.code == "no-system-partition"
 
 
 @given(st.data())
@@ -175,26 +201,28 @@ def test_a_table_that_is_broken_is_none_and_nothing_worse(
     header = bytearray(b"EFI PART" + bytes(64) + struct.pack("<QII", 2, 128, 128))
     for at in data.draw(st.lists(st.integers(0, len(header) - 1), max_size=4)):
         header[at] = data.draw(st.integers(0, 255))
-    image.write_bytes(bytes(512) + header + data.draw(st.binary(max_size=2048)))
-    descriptor = os.open(image, os.O_RDONLY)
-    try:
-        assert system_partition(descriptor, 512) is None
-    finally:
-        os.close(descriptor)
+    protective = bytes(446) + struct.pack("<B3xB3xII", 0, 0xEE, 1, 15) + bytes(48) + b"\x55\xaa"
+    image.write_bytes((protective + header + data.draw(st.binary(max_size=2048))).ljust(8192, b"\0"))
+    with a_disk(image) as disk, pytest.raises(TaskFailed, match=r"sda \(S1\) has no EFI system partition: ") as failed:
+        system_partition(disk)
+    assert failed.value.code == "no-system-partition"
 
 
 def test_a_disk_with_an_mbr_is_named_by_its_signature(tmp_path: Path) -> None:
     image = tmp_path / "disk"
     entry = struct.pack("<B3xB3xII", 0x80, 0xEF, 2048, 4096)
     image.write_bytes(bytes(440) + struct.pack("<I", 0xC0FFEE) + bytes(2) + bytes(16) + entry + bytes(32) + b"\x55\xaa")
-    descriptor = os.open(image, os.O_RDONLY)
-    try:
-        found = system_partition(descriptor, 512)
-    finally:
-        os.close(descriptor)
+    with a_disk(image) as disk:
+        found = system_partition(disk)
     assert found == Partition(2, 2048, 4096, 0xC0FFEE)
-    assert found is not None
     assert found.node()[-18:] == struct.pack("<I12xBB", 0xC0FFEE, 1, 1)
+
+
+def test_a_disk_without_a_table_has_no_system_partition(tmp_path: Path) -> None:
+    image = tmp_path / "disk"
+    image.write_bytes(bytes(4096))
+    with a_disk(image) as disk, pytest.raises(TaskFailed, match="which this machine's firmware boots from"):
+        system_partition(disk)
 
 
 @pytest.mark.skipif(shutil.which("efibootmgr") is None, reason="efibootmgr is not installed")

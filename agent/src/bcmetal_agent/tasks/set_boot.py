@@ -10,23 +10,22 @@ import os
 import re
 import struct
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bcmetal_agent.tasks.disks import BlockDevice, Where, opened, resolve
+from bcmetal_agent.tasks import gpt
+from bcmetal_agent.tasks.disks import Where, opened, resolve
 from bcmetal_agent.tasks.doing import Doing, TaskFailed
 from bcmetal_agent.tasks.efi_variables import FOLDER, Partition, Variables, label_of, load_option
+from bcmetal_agent.tasks.write_image_disk import Sectors
 from bcmetal_agent.wire_tasks import SetBoot, SetBootParams
 
 OURS: Final = "bcmetal"
 LOADER: Final = "\\EFI\\BOOT\\BOOTX64.EFI"
-_ESP: Final = uuid.UUID("c12a7328-f81f-11d2-ba4b-00a0c93ec93b").bytes_le
+_ESP: Final = uuid.UUID("c12a7328-f81f-11d2-ba4b-00a0c93ec93b")
 _ESP_MBR: Final = 0xEF
 _LOADER: Final = re.compile(r"(\\[A-Za-z0-9._ +-]{1,64}){1,8}")
-_ENTRIES: Final = 1024
-_BLOCKS: Final = 2**48  # of the largest disk that there could be
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,8 @@ class Firmware:
 def set_boot(
     params: SetBootParams, doing: Doing, firmware: Firmware | None = None, where: Where | None = None
 ) -> SetBoot:
-    """Done again it changes nothing."""
+    """Done again it changes nothing. Raises TaskFailed: those of `disks.resolve`, bad-params, no-system-partition, efi-variables,
+    efi-variables-full."""
     there = firmware or Firmware()
     loader = (params.loader or LOADER).replace("/", "\\")
     if not _LOADER.fullmatch(loader) or any(part.strip(". ") == "" for part in loader.split("\\")[1:]):
@@ -50,7 +50,9 @@ def set_boot(
     if not there.efi.exists():
         doing.log("this machine was not booted by UEFI: it has no boot entries\n")
         return SetBoot()
-    esp = _system_partition(resolve(params.disk, where))
+    device = resolve(params.disk, where)
+    with opened(device, os.O_RDONLY | os.O_DIRECT) as fd:
+        esp = system_partition(Sectors(fd, device))
     return SetBoot(put_first(Variables(there.variables), params.label, load_option(params.label, esp, loader), doing))
 
 
@@ -77,46 +79,36 @@ def put_first(variables: Variables, label: str, option: bytes, doing: Doing) -> 
 # ---------------------------------------------------------------- the EFI system partition
 
 
-def _system_partition(device: BlockDevice) -> Partition:
-    with opened(device) as disk:
-        found = system_partition(disk, device.block_bytes)
+def system_partition(disk: Sectors) -> Partition:
+    """The first one by the disk's GPT, or by its MBR where that names no GPT. Raises TaskFailed: no-system-partition."""
+    try:
+        found = _of_gpt(gpt.read(disk)) if gpt.present(disk) else _of_mbr(disk)
+    except gpt.BadTable as bad:
+        raise _no_system_partition(disk, f": {bad}") from bad
     if found is None:
-        raise TaskFailed(
-            "no-system-partition",
-            f"{device.name} ({device.serial}) has no EFI system partition, which this machine's firmware boots from",
-        )
+        raise _no_system_partition(disk, ", which this machine's firmware boots from")
     return found
 
 
-def system_partition(disk: int, block_bytes: int) -> Partition | None:
-    """The first one of an open disk, by its GPT, or by its MBR where it has no GPT."""
-    for size in dict.fromkeys((block_bytes, 512, 4096)):
-        for found in (*_of_gpt(disk, size), *_of_mbr(disk)):
-            return found
+def _no_system_partition(disk: Sectors, why: str) -> TaskFailed:
+    name = f"{disk.device.name} ({disk.device.serial})"
+    return TaskFailed("no-system-partition", f"{name} has no EFI system partition{why}")
+
+
+def _of_gpt(table: gpt.Table) -> Partition | None:
+    for number, entry in sorted(table.entries.items()):
+        if entry.kind == _ESP:
+            return Partition(number, entry.first, entry.last - entry.first + 1, entry.unique)
     return None
 
 
-def _of_gpt(disk: int, block: int) -> Iterator[Partition]:
-    """UEFI specification 2.10, chapter 5.3."""
-    header = os.pread(disk, 92, block)
-    if len(header) < 92 or header[:8] != b"EFI PART":
-        return
-    at, count, size = struct.unpack_from("<QII", header, 72)
-    if not 128 <= size <= 4096 or size % 8 or count > _ENTRIES or at >= _BLOCKS:
-        return
-    table = os.pread(disk, count * size, at * block)
-    for index in range(min(count, len(table) // size)):
-        kind, unique, first, last = struct.unpack_from("<16s16sQQ", table, index * size)
-        if kind == _ESP and first <= last:
-            yield Partition(index + 1, first, last - first + 1, uuid.UUID(bytes_le=unique))
-
-
-def _of_mbr(disk: int) -> Iterator[Partition]:
-    sector = os.pread(disk, 512, 0)
-    if len(sector) < 512 or sector[510:] != b"\x55\xaa":
-        return
+def _of_mbr(disk: Sectors) -> Partition | None:
+    sector = disk.get(0, disk.block)
+    if sector[510:512] != b"\x55\xaa":
+        return None
     (signature,) = struct.unpack_from("<I", sector, 440)
     for index in range(4):
         kind, first, blocks = struct.unpack_from("<4xB3xII", sector, 446 + 16 * index)
         if kind == _ESP_MBR and blocks:
-            yield Partition(index + 1, first, blocks, signature)
+            return Partition(index + 1, first, blocks, signature)
+    return None
