@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import wraps
 from typing import Any, Final, Literal
@@ -65,6 +66,7 @@ async def plan_by_the_agent(m: Machine) -> Outcome:
     if isinstance(seen, Failed):
         return seen
     passed = {normal_serial(serial) for serial in waived(m)}
+    own = [disk for disk in own_disks(seen) if normal_serial(disk.serial or "") not in passed]
     disks = {normal_serial(disk.serial or ""): disk for disk in own_disks(seen)}
     nameless = [
         disk.name
@@ -75,6 +77,10 @@ async def plan_by_the_agent(m: Machine) -> Outcome:
         return Failed(
             "erase-unsupported", f"disks without a serial of their own cannot be told apart: {', '.join(nameless)}"
         )
+    serials = Counter(normal_serial(disk.serial or "") for disk in own)
+    twins = [disk.name for disk in own if serials[normal_serial(disk.serial or "")] > 1]
+    if twins:
+        return Failed("erase-unsupported", f"disks with one serial cannot be told apart: {', '.join(twins)}")
     known = await m.doors.store.read(drives.of_node, m.node.node_id)
     missing = sorted(
         row.serial for row in known if row.may_hold_data and normal_serial(row.serial) not in disks.keys() | passed
@@ -83,7 +89,7 @@ async def plan_by_the_agent(m: Machine) -> Outcome:
         return Failed(
             "erase-drive-missing", f"drives that may hold data are not seen from inside: {', '.join(missing)}"
         )
-    plan = [disk for serial, disk in sorted(disks.items()) if serial not in passed]
+    plan = sorted(own, key=lambda disk: normal_serial(disk.serial or ""))
     if not plan and not passed:
         return Failed("erase-unsupported", "the agent sees no disk: an erase of nothing is no erase")
     shared = await drives_seen_elsewhere(m, plan)
