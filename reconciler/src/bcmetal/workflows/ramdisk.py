@@ -32,6 +32,7 @@ from bcmetal_drivers.errors import Unsupported
 TOKEN_LASTS_US: Final = 24 * 3600 * SECOND  # its operation ends it sooner
 HELLO_PATIENCE_S: Final = 900.0  # large machines take ten minutes to POST
 POWER_LOOK_S: Final = 30.0
+AWAY_S: Final = 120.0  # nobody looked for so long: the daemon was down
 HELLO_POLL_S: Final = 10.0  # a hello wakes the operation at once
 CONFLICTS_ALLOWED: Final = 2
 
@@ -163,12 +164,15 @@ async def wait_for_the_agent(m: Machine) -> Outcome:
         return boot_anew(
             m, "two agents came with one boot token: both are refused, and the machine starts with another"
         )
-    waited = m.since_s("agent_awaited_at")
+    waited, unseen = m.since_s("agent_awaited_at"), m.since_s("boot_looked_at") or 0.0
     if waited is None:
         m.remember(agent_awaited_at=m.now, boot_looked_at=m.now)
+    elif unseen > AWAY_S:  # while the daemon was away, no agent could call
+        away = int(unseen * SECOND)
+        m.remember(agent_awaited_at=int(m.memo["agent_awaited_at"]) + away, boot_looked_at=m.now)
     elif waited > HELLO_PATIENCE_S:
         return await _never_called(m, waited)
-    elif (m.since_s("boot_looked_at") or 0.0) >= POWER_LOOK_S:
+    elif unseen >= POWER_LOOK_S:
         m.remember(boot_looked_at=m.now)
         power = await m.look(need(m.bmc, Power).power_state)
         m.note(SetSighting(power=power))

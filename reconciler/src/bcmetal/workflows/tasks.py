@@ -19,7 +19,10 @@ from bcmetal_agent.wire_tasks import Kind
 from bcmetal_drivers.capabilities import Power, PowerState, need
 
 T = TypeVar("T")
-SILENT_S: Final = 180.0  # its polls come every 20 s, its reports every few
+SILENT_S: Final = 120.0  # its polls come every 20 s, its reports every few
+LISTENED_S: Final = (
+    60.0  # and then so long with the daemon there to hear it: while that was away, nobody could be heard
+)
 POLL_S: Final = 5.0  # a report that ends the task wakes the operation at once
 
 
@@ -41,10 +44,7 @@ async def task(m: Machine, name: str, kind: Kind, params: Any, *, file: str | No
         return boot_anew(m, f"the agent is gone before {name} was done")
     silent_s = (m.now - agent.seen_at) / SECOND
     if silent_s > SILENT_S:
-        power = await m.look(need(m.bmc, Power).power_state)
-        if power is PowerState.OFF:
-            return boot_anew(m, f"somebody switched the machine off before {name} was done")
-        return boot_anew(m, f"the agent was not heard of for {silent_s:.0f} s before {name} was done")
+        return await _listen(m, name, silent_s)
     if row is None:
         await m.ready_to_act()
         doc = wire.to_doc(params)
@@ -52,6 +52,24 @@ async def task(m: Machine, name: str, kind: Kind, params: Any, *, file: str | No
             agent_tasks.put, operation_id, m.node.node_id, name, kind, doc, m.now, file=file
         )
     return Again(row.message or f"the agent does {name}", POLL_S, row.progress / 1000)
+
+
+async def _listen(m: Machine, name: str, silent_s: float) -> Outcome:
+    """An agent that is not heard of, by a daemon that listens, is gone."""
+    since, looked_at = m.memo.get("agent_missed") or (m.now, m.now)
+    if m.now - looked_at > LISTENED_S * SECOND:
+        since = m.now  # a silence of another time
+    power = await m.look(need(m.bmc, Power).power_state)
+    why = None
+    if power is PowerState.OFF:
+        why = f"somebody switched the machine off before {name} was done"
+    elif m.now - since >= LISTENED_S * SECOND:
+        why = f"the agent was not heard of for {silent_s:.0f} s before {name} was done"
+    if why is not None:
+        m.remember(agent_missed=None)
+        return boot_anew(m, why)
+    m.remember(agent_missed=[since, m.now])
+    return Again(f"listens for the agent, which was not heard of for {silent_s:.0f} s", POLL_S)
 
 
 def result_of(row: AgentTaskRow, shape: type[T]) -> T | Failed:
