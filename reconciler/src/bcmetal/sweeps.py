@@ -163,7 +163,7 @@ async def end_rescues(doors: Doors) -> None:
             "compute:metal:unrescue",
             f"compute-pool/{node.pool_id}/nodes/{node.node_id}",
             "allowed",
-            new_id("tr", now, doors.entropy(10)),
+            doors.entropy(16).hex(),  # its own trace
             node.node_id,
             {"operation": operation.operation_id, "why": "the rescue's time is over"},
         )
