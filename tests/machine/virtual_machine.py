@@ -150,6 +150,10 @@ class VirtualMachine:
             self._aim(qmp, order)
             _reset(qmp)
 
+    def press_reset_button(self) -> None:
+        """As a person at the machine does: it boots what it boots by itself."""
+        self.reset(self._reboots())
+
     def kill_all(self) -> None:
         """The kernel kills every process but the first, as the magic SysRq key `i` on the serial line; for a ramdisk that `small_ramdisk` made."""
         with self._lock:
