@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from bcmetal_agent.tasks.disk_commands import ata_identity, vital_product_data
+from bcmetal_agent.tasks.look_files import raw
 
 SERIAL_LIMIT: Final = 128
 MODEL_LIMIT: Final = 256
@@ -35,20 +36,12 @@ class Identity:
 
 def text_of(path: Path, limit: int = 4096) -> str | None:
     """One attribute; None when it is not there, or holds nothing."""
-    raw = bytes_of(path)
-    return None if raw is None else clean(raw, limit)
+    found = raw(path, 4096)
+    return None if found is None else clean(found, limit)
 
 
-def bytes_of(path: Path) -> bytes | None:
-    try:
-        with path.open("rb") as file:
-            return file.read(4096)
-    except OSError:
-        return None
-
-
-def clean(raw: bytes, limit: int) -> str | None:
-    text = "".join(char for char in raw.decode("utf-8", "replace") if char.isprintable()).strip()
+def clean(said: bytes, limit: int) -> str | None:
+    text = "".join(char for char in said.decode("utf-8", "replace") if char.isprintable()).strip()
     return text[:limit] or None
 
 
@@ -76,7 +69,7 @@ def identify(block: Path, node: Path) -> Identity:
 
 def _scsi(device: Path, node: Path) -> Identity:
     vendor = text_of(device / "vendor", 8)
-    serial_page, id_page, ata_page = (bytes_of(device / f"vpd_pg{page}") for page in ("80", "83", "89"))
+    serial_page, id_page, ata_page = (raw(device / f"vpd_pg{page}", 4096) for page in ("80", "83", "89"))
     identity = ata_page[60:572] if ata_page is not None and len(ata_page) >= 572 else None
     ata = vendor == "ATA" or identity is not None
     if serial_page is None or (ata and identity is None):

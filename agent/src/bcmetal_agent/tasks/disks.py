@@ -1,7 +1,6 @@
 """The machine's disks, and the one of them that a plan means: nothing is written to a device that `resolve` did not give.
 
-The ramdisk has no udev: sysfs says what there is, and the disk itself where sysfs does not. A disk counts as shared when it is reached
-over a fabric (FC, iSCSI, SRP, NVMe-oF) or over more than one path, for then other machines may see it too.
+The ramdisk has no udev: sysfs says what there is, and the disk itself where sysfs does not.
 """
 
 from __future__ import annotations
@@ -20,7 +19,9 @@ from pathlib import Path
 from typing import Final
 
 from bcmetal_agent.tasks.disk_identity import identify, same_model, same_serial, same_wwn, text_of
+from bcmetal_agent.tasks.disk_transport import attachment
 from bcmetal_agent.tasks.doing import TaskFailed
+from bcmetal_agent.tasks.look_files import names, number
 from bcmetal_agent.wire_tasks import DiskRef
 
 # Whole disks of hardware. Named, not excluded: what the kernel puts together (dm, md, loop, nbd, rbd …) is never a disk of a plan.
@@ -28,17 +29,6 @@ _DISKS: Final = re.compile(r"nvme\d+n\d+|sd[a-z]+|vd[a-z]+|xvd[a-z]+|mmcblk\d+|p
 _SCSI_DISKS: Final = {0, 7, 14, 20}  # direct access, optical memory, simplified direct access, zoned (SPC-5, table 153)
 _BLKGETSIZE64: Final = 0x80081272  # linux/fs.h
 _BLKRRPART: Final = 0x125F
-# Over USB alone, for hypervisors call their real disks virtual too. AMI and MegaRAC: "Virtual HDisk0", iDRAC: "Virtual Floppy", "LCDRIVE",
-# "OEMDRV", "SECUPD"; iLO: "Virtual USB Key"; Cisco: "Virtual FDD"; OpenBMC and XCC: the gadget driver's "File-Stor Gadget".
-_VIRTUAL: Final = re.compile(
-    r"virtual|\bvcd\b|\bvfdd?\b|lcdrive|oemdrv|secupd|file-stor gadget|openbmc|\bbmc\b|idrac|\bilo\b", re.I
-)
-_FABRIC_DRIVERS: Final = {
-    "ib_srp": "scsi", "iscsi_tcp": "iscsi", "ib_iser": "iscsi", "bnx2i": "iscsi", "be2iscsi": "iscsi",
-    "qla4xxx": "iscsi", "qla2xxx": "fc", "lpfc": "fc", "bfa": "fc", "fnic": "fc", "bnx2fc": "fc", "fcoe": "fc",
-    "qedf": "fc", "qedi": "iscsi", "zfcp": "fc",
-}  # fmt: skip
-_RAID_DRIVERS: Final = {"megaraid_sas", "aacraid", "smartpqi", "hpsa", "mpi3mr", "mpt3sas", "mpt2sas", "arcmsr"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +72,7 @@ class BlockDevice:
 def devices(where: Where | None = None) -> tuple[BlockDevice, ...]:
     """Every disk that could hold something, by name; empty drives, CD drives and what is put together by the kernel are left out."""
     where = where or Where()
-    try:
-        names = sorted(os.listdir(where.sys / "block"))
-    except OSError:
-        return ()
-    found = [_device(name, where) for name in names if _DISKS.fullmatch(name)]
+    found = [_device(name, where) for name in sorted(names(where.sys / "block")) if _DISKS.fullmatch(name)]
     there = [device for device in found if device is not None]
     paths = Counter(device.wwn for device in there)
     return tuple(replace(device, shared=True) if device.wwn and paths[device.wwn] > 1 else device for device in there)
@@ -104,8 +90,8 @@ def find(ref: DiskRef, where: Where | None = None) -> BlockDevice:
         if other not in agreeing and other.wwn and agreeing[0].wwn and same_wwn(other.wwn, agreeing[0].wwn)
     ]
     if len(twins) > 1:
-        names = ", ".join(device.name for device in twins)
-        raise TaskFailed("disk-ambiguous", f"more than one disk says that it is {_named(ref)}: {names}")
+        told = ", ".join(device.name for device in twins)
+        raise TaskFailed("disk-ambiguous", f"more than one disk says that it is {_named(ref)}: {told}")
     return agreeing[0]
 
 
@@ -130,13 +116,13 @@ def in_use(device: BlockDevice, where: Where | None = None) -> str | None:
     """What of this machine holds the disk or a partition of it: mounted, swap, or a device on top of it (md, dm)."""
     where = where or Where()
     block = where.sys / "block" / device.name
-    parts = [block, *(entry for entry in _entries(block) if (entry / "partition").exists())]
+    parts = [block, *(block / name for name in names(block) if (block / name / "partition").exists())]
     numbers, nodes = set(), set()
     for part in parts:
         nodes.add(part.name)
         numbers.add(text_of(part / "dev"))
-        for holder in _entries(part / "holders"):
-            return f"{holder.name} is built on {part.name}"
+        for holder in names(part / "holders"):
+            return f"{holder} is built on {part.name}"
     for line in _lines(where.proc / "self/mountinfo"):
         fields = line.split(" ")
         source = line.partition(" - ")[2].split(" ")[1:2]  # btrfs has numbers of its own, so its source is looked at
@@ -195,13 +181,15 @@ def reread_partitions(device: BlockDevice) -> bool:
 
 def _device(name: str, where: Where) -> BlockDevice | None:
     block = where.sys / "block" / name
-    size = _number(block / "size") * 512
-    kind = text_of(block / "device/type") if name.startswith("sd") else None
-    if not size or _number(block / "hidden") or (kind is not None and _as_int(kind) not in _SCSI_DISKS):
+    size = (number(block / "size") or 0) * 512
+    kind = block / "device/type"
+    unfit = name.startswith("sd") and kind.exists() and number(kind) not in _SCSI_DISKS
+    if not size or number(block / "hidden") or unfit:
         return None
-    path = where.dev / name
+    path, spins = where.dev / name, number(block / "queue/rotational")
     said = identify(block, path)
-    device = BlockDevice(
+    attached = attachment(block, where.sys, said)
+    return BlockDevice(
         path=path,
         name=name,
         number=text_of(block / "dev") or "",
@@ -211,66 +199,23 @@ def _device(name: str, where: Where) -> BlockDevice | None:
         model=said.model,
         vendor=said.vendor,
         firmware=said.firmware,
-        block_bytes=_number(block / "queue/logical_block_size") or 512,
-        rotational=None if not (block / "queue/rotational").exists() else _number(block / "queue/rotational") == 1,
-        removable=_number(block / "removable") == 1,
-        read_only=_number(block / "ro") == 1,
+        block_bytes=number(block / "queue/logical_block_size") or 512,
+        rotational=None if spins is None else spins == 1,
+        removable=number(block / "removable") == 1,
+        read_only=number(block / "ro") == 1,
+        transport=attached.transport,
+        shared=attached.shared,
+        virtual_medium=attached.virtual_medium,
+        raid_volume=attached.raid_volume,
         ata=said.ata,
         zoned=(text_of(block / "queue/zoned") or "none") != "none",
         hidden=tuple(sorted(e.name.removeprefix(name) for e in where.sys.glob(f"block/{name}boot*")))
         + (("rpmb",) if _has_rpmb(block) else ()),
     )
-    if name.startswith("nvme"):
-        return _with_nvme_paths(device, block)
-    return _with_transport(device, Path(os.path.realpath(block / "device")), where)
-
-
-def _with_nvme_paths(device: BlockDevice, block: Path) -> BlockDevice:
-    """The disk hangs at a controller, or at a subsystem that the kernel reaches over controllers (native multipath)."""
-    behind = block / "device"
-    controllers = [behind] if (behind / "transport").exists() else [e for e in _entries(behind) if _is_controller(e)]
-    transports = {text_of(controller / "transport") or "unknown" for controller in controllers}
-    fabric = not transports <= {"pcie", "apple-nvme"}
-    return replace(
-        device, transport="nvme-of" if fabric else "nvme", shared=fabric or not transports or len(controllers) > 1
-    )
-
-
-def _is_controller(entry: Path) -> bool:
-    return re.fullmatch(r"nvme\d+", entry.name) is not None and (entry / "transport").exists()
-
-
-def _with_transport(device: BlockDevice, real: Path, where: Where) -> BlockDevice:
-    parts = real.parts
-    host = next((part for part in parts if re.fullmatch(r"host\d+", part)), None)
-    driver = text_of(where.sys / "class/scsi_host" / host / "proc_name") if host else None
-    fabric = _FABRIC_DRIVERS.get(driver or "")
-    if any(part.startswith("rport-") for part in parts) or (host and (where.sys / "class/fc_host" / host).exists()):
-        fabric = "fc"
-    elif any(re.fullmatch(r"session\d+", part) for part in parts) or (
-        host and (where.sys / "class/iscsi_host" / host).exists()
-    ):
-        fabric = "iscsi"
-    if fabric:
-        return replace(device, transport=fabric, shared=True)
-    usb = any(re.fullmatch(r"usb\d+", part) for part in parts)
-    sas = any(part.startswith("end_device-") for part in parts)
-    if usb:
-        label = f"{device.vendor or ''} {device.model or ''}"
-        return replace(device, transport="usb", virtual_medium=_VIRTUAL.search(label) is not None)
-    if device.name.startswith("mmcblk"):
-        return replace(device, transport="mmc")
-    if device.ata:
-        return replace(device, transport="ata")
-    if sas:
-        return replace(device, transport="sas")
-    if device.name.startswith("sd"):
-        return replace(device, transport="scsi", raid_volume=driver in _RAID_DRIVERS)
-    return replace(device, transport="virtio" if any(part.startswith("virtio") for part in parts) else None)
 
 
 def _has_rpmb(block: Path) -> bool:
-    return any(entry.name == f"{block.name}rpmb" for entry in (*_entries(block), *_entries(block / "device")))
+    return f"{block.name}rpmb" in (*names(block), *names(block / "device"))
 
 
 def _agrees(ref: DiskRef, device: BlockDevice) -> bool:
@@ -303,23 +248,8 @@ def _node_of(path: str) -> str:
     return os.path.basename(os.path.realpath(path)) if path.startswith("/") else ""
 
 
-def _entries(folder: Path) -> list[Path]:
-    try:
-        return sorted(folder.iterdir())
-    except OSError:
-        return []
-
-
 def _lines(path: Path) -> list[str]:
     try:
         return path.read_text("utf-8", "replace").splitlines()
     except OSError:
         return []
-
-
-def _number(path: Path) -> int:
-    return _as_int(text_of(path) or "") or 0
-
-
-def _as_int(text: str) -> int | None:
-    return int(text) if re.fullmatch(r"[0-9]{1,20}", text) else None

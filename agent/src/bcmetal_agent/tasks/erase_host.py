@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import hashlib
@@ -15,6 +14,7 @@ from typing import Final
 from bcmetal_agent.tasks.disks import BlockDevice, Where, opened
 from bcmetal_agent.tasks.doing import TaskFailed
 from bcmetal_agent.tasks.erase_ways import CLEAR, NONE, Way, Work
+from bcmetal_agent.tasks.look_files import number
 
 SECTOR: Final = 4096
 _CHUNK: Final = 8 * 2**20
@@ -155,6 +155,4 @@ def _somewhere(size: int) -> list[int]:
 
 
 def _discards(device: BlockDevice, where: Where) -> bool:
-    with contextlib.suppress(OSError, ValueError):
-        return int((where.sys / "block" / device.name / "queue/discard_max_bytes").read_text()) > 0
-    return False
+    return bool(number(where.sys / "block" / device.name / "queue/discard_max_bytes"))

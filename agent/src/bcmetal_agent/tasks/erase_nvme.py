@@ -13,10 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from bcmetal_agent.tasks.disk_identity import clean, same_serial, text_of
+from bcmetal_agent.tasks.disk_identity import clean, same_serial
+from bcmetal_agent.tasks.disk_transport import nvme_controllers
 from bcmetal_agent.tasks.disks import BlockDevice, Where, devices, opened
 from bcmetal_agent.tasks.doing import TaskFailed
 from bcmetal_agent.tasks.erase_ways import CLEAR, HOUR_S, PURGE, Elapsed, Offers, Refused, Way, Work, ask, wait
+from bcmetal_agent.tasks.look_files import number
 from bcmetal_agent.tasks.tools import ToolFailed, run
 from bcmetal_agent.wire_tasks import Method
 
@@ -24,6 +26,12 @@ _EXIT_FAILURE, _BLOCK, _OVERWRITE, _CRYPTO = 1, 2, 3, 4  # figure 302: the sanit
 _IN_PROGRESS, _FAILED = 2, 3  # figure 273: the status
 _DONE: Final = {1, 4}
 _ESTIMATES: Final = {_OVERWRITE: 4, _BLOCK: 8, _CRYPTO: 12}  # where the log has them, seconds
+_SANITIZES: Final[tuple[tuple[int, Method, int, str], ...]] = (
+    # bit of SANICAP, method, sanitize action, what it is
+    (1, "nvme-crypto", _CRYPTO, "crypto erase"),
+    (2, "nvme-block", _BLOCK, "block erase"),
+    (4, "nvme-overwrite", _OVERWRITE, "overwrite"),
+)
 _BOOT_PARTITIONS: Final = "boot partitions, if it has any"
 _RPMB: Final = "replay protected memory block"
 _REFUSALS: Final = re.compile(
@@ -51,8 +59,8 @@ class _Controller:
 def look(device: BlockDevice, where: Where, planned: frozenset[str]) -> Offers:
     """`planned`: names of the disks that may be erased."""
     controller = _controller(device, where)
-    nsid = text_of(where.sys / "block" / device.name / "nsid")
-    if controller is None or nsid is None or not nsid.isdecimal():
+    nsid = number(where.sys / "block" / device.name / "nsid")
+    if controller is None or nsid is None:
         return Offers(message="the drive's controller does not say what it can do")
     beside = {
         other.name
@@ -74,23 +82,17 @@ def look(device: BlockDevice, where: Where, planned: frozenset[str]) -> Offers:
             more.append("capacity of no namespace")
         beyond = (*left, *more[:10])
         if controller.crypto_format:
-            erase = partial(_format, nsid=int(nsid), ses=2)
+            erase = partial(_format, nsid=nsid, ses=2)
             found.append(Way("nvme-crypto", PURGE, "NVMe format with cryptographic erase", erase, beyond))
-        erase = partial(_format, nsid=int(nsid), ses=1)
+        erase = partial(_format, nsid=nsid, ses=1)
         found.append(Way("nvme-block", CLEAR, "NVMe format with user data erase", erase, beyond))
-    message = None if alone else f"shares its controller with {', '.join(sorted(beside - planned))}, not in the plan"
+    notes = []
+    if not alone:
+        notes.append(f"shares its controller with {', '.join(sorted(beside - planned))}, not in the plan")
     if controller.unseen:
-        message = f"namespaces {', '.join(map(str, controller.unseen[:8]))} exist there and are hidden"
-    return Offers(
-        tuple(found), message=message, hidden=(*left, *(f"namespace {n}, hidden" for n in controller.unseen[:10]))
-    )
-
-
-_SANITIZES: Final[tuple[tuple[int, Method, int, str], ...]] = (
-    (1, "nvme-crypto", _CRYPTO, "crypto erase"),
-    (2, "nvme-block", _BLOCK, "block erase"),
-    (4, "nvme-overwrite", _OVERWRITE, "overwrite"),
-)
+        notes.append(f"namespaces {', '.join(map(str, controller.unseen[:8]))} exist there and are hidden")
+    hidden = (*left, *(f"namespace {n}, hidden" for n in controller.unseen[:10]))
+    return Offers(tuple(found), message="; ".join(notes) or None, hidden=hidden)
 
 
 def settle(work: Work) -> None:
@@ -184,16 +186,9 @@ def _unseen(node: Path, oacs: int) -> tuple[int, ...]:
 
 
 def _node(device: BlockDevice, where: Where) -> Path | None:
-    """The controller's node, directly behind the disk or behind its subsystem."""
-    behind = where.sys / "block" / device.name / "device"
-    real = Path(os.path.realpath(behind))
-    if re.fullmatch(r"nvme\d+", real.name):
-        return where.dev / real.name
-    try:
-        names = sorted(name for name in os.listdir(behind) if re.fullmatch(r"nvme\d+", name))
-    except OSError:
-        return None
-    return where.dev / names[0] if names else None
+    """The node of its controller, or of the first one where its subsystem has more."""
+    found = nvme_controllers(where.sys / "block" / device.name)
+    return where.dev / found[0].name if found else None
 
 
 def _log(node: Path, patient: Work | None = None) -> bytes:
