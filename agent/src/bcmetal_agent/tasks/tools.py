@@ -26,7 +26,7 @@ class ToolMissing(TaskFailed):
 
 
 class ToolFailed(TaskFailed):
-    """It ended with a code that was not expected, or by a signal (then `code_` is negative)."""
+    """It ended with a code that was not expected, or by a signal (then `ran.code` is negative)."""
 
     def __init__(self, name: str, ran: Ran) -> None:
         said = (ran.err or ran.out).decode("utf-8", "replace").strip().splitlines()
@@ -126,17 +126,9 @@ def _gather(
             os.set_blocking(_open(process.stdin).fileno(), False)
             selector.register(_open(process.stdin), selectors.EVENT_WRITE, "in")
         while selector.get_map():
-            if doing is not None:
-                doing.check()
-            left = until - time.monotonic()
-            if left <= 0:
-                raise ToolTimedOut(name, deadline_s)
-            for key, _ in selector.select(min(left, _STEP_S)):
+            for key, _ in selector.select(_step(name, until, deadline_s, doing)):
                 if key.data == "in":
-                    try:
-                        to_write = to_write[os.write(key.fd, to_write[:_CHUNK]) :]
-                    except BrokenPipeError:
-                        to_write = to_write[:0]
+                    to_write = to_write[_written(key.fd, to_write) :]
                     if not to_write:
                         selector.unregister(key.fileobj)
                         _open(process.stdin).close()
@@ -148,20 +140,31 @@ def _gather(
                 room = limit - len(kept[key.data])
                 kept[key.data] += chunk[:room]
                 cut = cut or len(chunk) > room
-    while process.poll() is None:
-        if doing is not None:
-            doing.check()
-        left = until - time.monotonic()
-        if left <= 0:
-            raise ToolTimedOut(name, deadline_s)
-        try:
-            process.wait(min(left, _STEP_S))
-        except subprocess.TimeoutExpired:
-            continue
+    while process.poll() is None:  # it closed its output, and goes on
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_step(name, until, deadline_s, doing))
     ran = Ran(process.returncode, bytes(kept["out"]), bytes(kept["err"]), cut)
     if expect is not None and ran.code not in expect:
         raise ToolFailed(name, ran)
     return ran
+
+
+def _step(name: str, until: float, deadline_s: float, doing: Doing | None) -> float:
+    """How long to wait now. Raises Stopped, ToolTimedOut."""
+    if doing is not None:
+        doing.check()
+    left = until - time.monotonic()
+    if left <= 0:
+        raise ToolTimedOut(name, deadline_s)
+    return min(left, _STEP_S)
+
+
+def _written(pipe: int, data: memoryview) -> int:
+    """How much of it the program took; all, where it takes no more."""
+    try:
+        return os.write(pipe, data[:_CHUNK])
+    except BrokenPipeError:
+        return len(data)
 
 
 def _open(stream: IO[bytes] | None) -> IO[bytes]:
@@ -170,8 +173,8 @@ def _open(stream: IO[bytes] | None) -> IO[bytes]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill what is left of its group, so that no program outlives its task."""
-    if process.poll() is None:
+    """Kill its group unless it ended well, with what it left behind it at its output, so that no program outlives its task."""
+    if process.returncode is None:  # not waited for yet, even where it has ended: the group's number is still its own
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
