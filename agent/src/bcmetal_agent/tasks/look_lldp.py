@@ -38,7 +38,10 @@ def listen(cards: Sequence[str], check: Callable[[], None], wait_s: float = LIST
             check()
             waiting = [one for one, card in sockets.items() if card not in heard]
             for ready in select.select(waiting, [], [], min(left, _STEP_S))[0]:
-                frame, whence = ready.recvfrom(9216)
+                try:
+                    frame, whence = ready.recvfrom(9216)
+                except OSError:  # ENETDOWN, once: a card that went down may come up again, and the others still hear
+                    continue
                 if whence[2] == socket.PACKET_OUTGOING:
                     continue
                 neighbour = parse(frame[14:])
