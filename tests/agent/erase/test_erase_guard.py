@@ -160,6 +160,14 @@ def test_a_namespace_beside_it_that_is_not_in_the_plan_is_spared(bench: Bench, s
     assert untouched(disk)
 
 
+def test_a_neighbour_and_hidden_namespaces_are_both_told(bench: Bench) -> None:
+    disk = bench.disk(Kind.NVME, "S1", format_is_all=True, hidden_namespaces=[7])
+    beside = bench.cabinet.add_namespace(disk, bench.loop(8 * MIB))
+    message = bench.one("inspect", bench.planned(disk, ["nvme-crypto", "overwrite"])).message or ""
+    assert f"shares its controller with {beside.name}" in message
+    assert "namespaces 7 exist there and are hidden" in message
+
+
 def test_one_namespace_of_two_is_formatted_alone(bench: Bench) -> None:
     disk = bench.disk(Kind.NVME, "S1")
     beside = bench.cabinet.add_namespace(disk, bench.loop(8 * MIB))

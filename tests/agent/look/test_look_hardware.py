@@ -187,7 +187,7 @@ def loop(tmp_path: Path) -> Iterator[tuple[BlockDevice, Path]]:
 
 def sweep(device: BlockDevice, seconds: float = 60.0) -> sweep_disks.Sweep:
     found = sweep_disks.Sweep(device)
-    sweep_disks.sweep(found, time.monotonic() + seconds, threading.Event())
+    sweep_disks.read_disk(found, time.monotonic() + seconds, threading.Event())
     return found
 
 

@@ -197,7 +197,7 @@ class _Plan:
                 erase_nvme.settle(work)
             case "sas" | "scsi":
                 erase_scsi.settle(work)
-            case _ if work.device.ata and work.device.transport != "usb":
+            case _ if _speaks_ata(work.device):
                 erase_ata.settle(work, may_erase)
 
     def _offers(self, device: BlockDevice, planned: frozenset[str]) -> Offers:
@@ -206,9 +206,7 @@ class _Plan:
                 offers = erase_nvme.look(device, self.where, planned)
             case "sas" | "scsi":
                 offers = erase_scsi.look(device)
-            case _ if (
-                device.ata and device.transport != "usb"
-            ):  # bridges mistake security commands, and brick the drive
+            case _ if _speaks_ata(device):
                 offers = erase_ata.look(device)
             case _:
                 offers = Offers()
@@ -251,6 +249,11 @@ class _Plan:
         with self.lock:
             self.ended += 1
         self._progress(n, 1.0)
+
+
+def _speaks_ata(device: BlockDevice) -> bool:
+    """Not behind USB: bridges mistake security commands, and brick the drive."""
+    return device.ata and device.transport != "usb"
 
 
 def _pattern(drive: EraseDrive, phase: str) -> bytes:

@@ -15,9 +15,7 @@ from bcmetal_agent.wire_inventory import Gpu, PciDevice
 
 NVIDIA, AMD, INTEL = "10de", "1002", "8086"
 TOOL_S: Final = 120.0  # nvidia-smi without its persistence daemon takes seconds for each GPU
-_ONBOARD_VGA: Final = frozenset(
-    {"515e", "5969", "4752"}
-)  # ATI's in older servers: for the console, nothing to compute with
+_ONBOARD_VGA: Final = frozenset({"515e", "5969", "4752"})  # ATI's in older servers: for the console alone
 _NVIDIA_QUERY: Final = "--query-gpu=pci.bus_id,name,uuid,memory.total,serial"
 
 

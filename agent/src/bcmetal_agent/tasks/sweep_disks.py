@@ -69,7 +69,7 @@ def read_all(trial: Trial) -> TestResult:
     sweeps = [Sweep(one) for one in there]
     until = trial.started + trial.duration_s
     threads = [
-        threading.Thread(target=sweep, args=(one, until, stop), name=f"read-{one.device.name}", daemon=True)
+        threading.Thread(target=read_disk, args=(one, until, stop), name=f"read-{one.device.name}", daemon=True)
         for one in sweeps
     ]
     try:
@@ -86,7 +86,7 @@ def read_all(trial: Trial) -> TestResult:
     return judged(trial, sweeps)
 
 
-def sweep(sweep: Sweep, until: float, stop: threading.Event) -> None:
+def read_disk(sweep: Sweep, until: float, stop: threading.Event) -> None:
     """Read one disk, strip by strip, until it is done, the time is up or somebody stops it. What went wrong stands in the sweep."""
     try:
         with opened(sweep.device, os.O_RDONLY | os.O_DIRECT) as fd, mmap.mmap(-1, CHUNK) as room:
