@@ -1,7 +1,7 @@
 """One boot's session with the daemon, from inside the ramdisk.
 
-1. `hello` shows the boot token once and binds it to a key that was made for it, for which the TPM vouches where the daemon knows it; the key stays in /run, so that an agent that was killed
-   and started again says hello with the same key and is in the same session.
+1. `hello` shows the boot token once and binds it to a key that was made for it, for which the TPM vouches where the daemon knows it.
+   The key stays in /run: an agent that was killed and started again says hello with the same key, and is in the same session.
 2. Every later call is signed by that key and numbered. Numbers are reserved on the disk before they are used: none comes twice,
    whatever becomes of this process or of the machine's clock.
 """

@@ -16,8 +16,8 @@ _PIECE: Final = 1 << 20
 
 @dataclass
 class Security:
-    """ATA's security feature set. `frozen_at_boot`: the firmware freezes it, each time. `deaf`: a bridge that takes
-    the commands, keeps them to itself, and reports no fault but a sense key. `keeps`: still has its password after an erase that it calls good."""
+    """ATA's security feature set. `frozen_at_boot`: the firmware freezes it, each time. `deaf`: the sense data of a bridge that keeps the
+    commands to itself. `keeps`: it still has its password after an erase that it calls good."""
 
     supported: bool = True
     enhanced: bool = True
@@ -34,9 +34,9 @@ class Security:
 class Drive:
     """`nodes`: block device by namespace id (1 where the drive has no namespaces). `sanitizes`: of crypto, block, overwrite.
 
-    `lies`: says that it erased, and did not. `dies`: fails half-way. `slow_s`: what a security erase takes. `refuses`: takes no erase command at all. `ignores`: takes a
-    sanitize and never begins it. `running`: the sanitize
-    under way, and `outcome` that of the last one. `hidden_sectors`: in a host protected area. `overlaid_sectors`: by a configuration overlay.
+    `lies`: says that it erased, and did not. `dies`: fails half-way. `refuses`: takes no erase command at all. `ignores`: takes a sanitize
+    and never begins it. `slow_s`: what a security erase takes. `steps`: looks until a sanitize is done; `running`: the one under way, and
+    `outcome` that of the last. `hidden_sectors`: in a host protected area. `overlaid_sectors`: by a configuration overlay.
     """
 
     serial: str
