@@ -48,14 +48,6 @@ class Hasty(SystemClock):
 
 
 @pytest.fixture
-def door(tmp_path: Path) -> Iterator[Door]:
-    folder = tmp_path / "door"
-    folder.mkdir()
-    with Door(folder, a_token()) as found:
-        yield found
-
-
-@pytest.fixture
 def words() -> Iterator[list[str]]:
     """What the agent says on the console."""
     said: list[str] = []

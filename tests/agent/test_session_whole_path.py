@@ -12,15 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.ramdisk_door import Door, a_task, a_token
-
-
-@pytest.fixture
-def door(tmp_path: Path) -> Iterator[Door]:
-    folder = tmp_path / "door"
-    folder.mkdir()
-    with Door(folder, a_token()) as found:
-        yield found
+from agent.ramdisk_door import Door, a_task
 
 
 @contextmanager

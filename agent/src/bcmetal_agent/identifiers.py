@@ -54,18 +54,22 @@ def _text(path: Path, limit: int) -> str | None:
 
 
 def _macs(root: Path) -> tuple[str, ...]:
-    """Of network cards: what has a device behind it, is Ethernet, and is not a virtual function of another card."""
     net = root / "sys/class/net"
     found = set()
     with contextlib.suppress(OSError):
         for card in sorted(net.iterdir()):
-            device = card / "device"
-            if not device.exists() or (device / "physfn").exists() or _text(card / "type", 8) not in (None, _ETHERNET):
+            if not is_card(card):
                 continue
             mac = permanent_mac(card, ask_kernel=root == Path("/"))
             if mac is not None:
                 found.add(mac)
     return tuple(sorted(found)[:MACS_LIMIT])
+
+
+def is_card(card: Path) -> bool:
+    """Of a folder in /sys/class/net: it has a device behind it, is Ethernet, and is no virtual function of another card."""
+    device = card / "device"
+    return device.exists() and not (device / "physfn").exists() and _text(card / "type", 8) in (None, _ETHERNET)
 
 
 def permanent_mac(card: Path, *, ask_kernel: bool) -> str | None:

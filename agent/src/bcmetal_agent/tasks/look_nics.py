@@ -9,7 +9,6 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Final
 
 from bcmetal_agent import identifiers
@@ -18,7 +17,6 @@ from bcmetal_agent.wire_inventory import Nic
 
 NET: Final = "sys/class/net"
 LINK_WAIT_S: Final = 8.0  # autonegotiation of 10GBASE-T takes up to 5 s, more with some optics
-_ETHERNET: Final = "1"
 _SIOCETHTOOL, _GDRVINFO = 0x8946, 0x00000003
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _SIOCGIFADDR = 0x8913, 0x8914, 0x8915
 _IFF_UP: Final = 0x1
@@ -26,14 +24,9 @@ SPEED_UNKNOWN: Final = 0xFFFFFFFF
 
 
 def cards(machine: Machine) -> tuple[str, ...]:
-    """Names of network cards: what has a device behind it, is Ethernet, and is no virtual function of another card."""
+    """Names of network cards; no bridges, bonds and virtual functions."""
     net = machine.path(NET)
-    return tuple(name for name in names(net) if _is_card(net / name))
-
-
-def _is_card(card: Path) -> bool:
-    device = card / "device"
-    return device.exists() and not (device / "physfn").exists() and text(card / "type", 8) in (None, _ETHERNET)
+    return tuple(name for name in names(net) if identifiers.is_card(net / name))
 
 
 def nics(machine: Machine) -> tuple[Nic, ...]:
