@@ -107,6 +107,17 @@ def test_it_ends_by_itself_when_its_time_is_over_and_not_before(places: Places) 
 
 
 @with_dropbear
+def test_it_ends_whatever_its_guest_wrote_into_the_accounts(places: Places) -> None:
+    rescue(RescueParams((a_key()[1],), None, 1), Kept(), places)
+    with (places.etc / "passwd").open("ab") as file:
+        file.write(b"guest\xff:x:0:0::/:/bin/sh\n")
+    until(lambda: tend(places) is not None)
+    with pytest.raises(ConnectionRefusedError):
+        banner(places)
+    assert b"rescue" not in (places.etc / "passwd").read_bytes()
+
+
+@with_dropbear
 def test_the_same_again_goes_on_and_other_keys_replace_it(places: Places) -> None:
     one, other = a_key()[1], a_key()[1]
     first = rescue(RescueParams((one,), None, 1), Kept(), places)

@@ -114,8 +114,10 @@ def end(places: Places | None = None) -> None:
     where = places or Places()
     opened = _read(where)
     if opened is not None:
-        _drop_account(where, opened.user)  # first: nobody comes in while the sessions end
-        sessions.end(opened.server, where.cgroup)
+        try:
+            _drop_account(where, opened.user)  # first: nobody comes in while the sessions end
+        finally:
+            sessions.end(opened.server, where.cgroup)
     shutil.rmtree(where.folder, ignore_errors=True)
 
 
@@ -152,11 +154,12 @@ def _drop_account(where: Places, user: str) -> None:
 
 
 def _edit(path: Path, user: str, line: str, mode: int) -> None:
-    """Replace the account's line, by one rename."""
-    kept = [one for one in path.read_text().splitlines(keepends=True) if one.split(":", 1)[0] != user]
+    """Replace the account's line, by one rename. Whoever had the account was root, and may have left anything in the file."""
+    lines = path.read_text("utf-8", "surrogateescape").splitlines(keepends=True)
+    kept = [one for one in lines if one.split(":", 1)[0] != user]
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-    with os.fdopen(descriptor, "w") as file:
+    with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
         file.write("".join([*kept, line]))
     fresh.chmod(mode)
     os.replace(fresh, path)
