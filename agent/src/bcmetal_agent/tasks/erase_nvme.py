@@ -106,7 +106,7 @@ def settle(work: Work) -> None:
 def _sanitize(work: Work, action: int) -> None:
     device, node = _checked(work)
     log = _log(node)
-    if _status(log) == _FAILED and action != _EXIT_FAILURE:
+    if _status(log) == _FAILED:
         # a failed sanitize is left by another one, or where its first ended in unrestricted mode by this
         ask(["nvme", "sanitize", str(node), f"--sanact={_EXIT_FAILURE}"])
     with opened(device, os.O_RDWR):

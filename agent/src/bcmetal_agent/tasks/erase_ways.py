@@ -124,8 +124,10 @@ def wait(work: Work, look: Callable[[], float | None], at_most_s: float) -> None
         now_s = time.monotonic()
         if done != last:
             last, moved_s = done, now_s
-        if now_s - moved_s > STALLED_S or now_s - began_s > at_most_s:
+        if now_s - moved_s > STALLED_S:
             raise TaskFailed("erase-failed", f"the drive is at {done:.0%} since {(now_s - moved_s) / 60:.0f} minutes")
+        if now_s - began_s > at_most_s:
+            raise TaskFailed("erase-failed", f"the drive is at {done:.0%} after {at_most_s / HOUR_S:.0f} hours")
         until_s = now_s + pause_s
         while time.monotonic() < until_s:
             work.doing.check()

@@ -10,7 +10,7 @@ from bcmetal_agent.tasks.doing import Doing, TaskFailed
 from bcmetal_agent.tasks.tools import run
 from bcmetal_agent.wire_tasks import Nothing
 
-COMMANDS: Final = {"poweroff": "poweroff", "reboot": "reboot"}
+COMMANDS: Final = ("poweroff", "reboot")
 _GENTLY_S: Final = 20.0
 
 
@@ -28,18 +28,17 @@ def _ready(doing: Doing) -> Nothing:
     return Nothing()
 
 
-def act(kind: str, wait: Callable[[float], object]) -> None:
-    """Through init, which ends everything first; past it where nothing came of that. Returns only if the machine stays on.
+def act(command: str, wait: Callable[[float], object]) -> None:
+    """One of `COMMANDS`, through init, which ends everything first; past it where nothing came of that. Returns only if the machine stays on.
 
     Raises TaskFailed.
     """
-    command = COMMANDS[kind]
     os.sync()
     faults = []
-    for argv, seconds in (([command], _GENTLY_S), ([command, "-f"], _GENTLY_S)):
+    for argv in ([command], [command, "-f"]):
         try:
             run(argv, deadline_s=10)
         except TaskFailed as error:
             faults.append(str(error))
-        wait(seconds)
+        wait(_GENTLY_S)
     raise TaskFailed("power", f"the machine did not {command}" + "".join(f"; {fault}" for fault in faults))
