@@ -92,6 +92,9 @@ ROLES: Final[Mapping[Role, frozenset[Action]]] = {
 }
 
 
+WAITS: Final = ("plain_boot_wait_s", "hello_within_s")
+
+
 class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=False, hide_input_in_errors=True)
 
@@ -110,7 +113,8 @@ class Daemon(_Table):
     """`images_from`: host names, `*.suffix` and networks that images may be fetched from. Loopback, link-local and the like only when
     listed as networks. The hosts of `[images]` are listed by standing there. `ramdisk_folder`: what `bcmetal ramdisk build` made.
     `plain_boot_wait_s`: an agent whose boot token crossed the wire in the clear gets nothing secret for so long after its hello: time in
-    which the machine's own hello shows that somebody else used its token."""
+    which the machine's own hello shows that somebody else used its token. `hello_within_s`: what a machine may take from its start to its
+    agent's call; then it is started anew."""
 
     database: Annotated[str, StringConstraints(pattern=r"^(sqlite:///.|postgresql\+psycopg://).*")] = (
         "sqlite:////var/lib/bcmetal/db"
@@ -129,6 +133,7 @@ class Daemon(_Table):
     images_ca: Path | None = None
     ramdisk_folder: Path = Path("/var/lib/bcmetal/ramdisk")
     plain_boot_wait_s: int = Field(20, ge=0, le=3600)
+    hello_within_s: int = Field(900, ge=60, le=7200)
 
 
 class Site(_Named):
@@ -453,7 +458,7 @@ def refused_reload(old: Settings, new: Settings, pools_with_nodes: Collection[st
         elif before is not None and (before.owner, before.site) != (after.owner, after.site):
             faults.append(Fault(f"pools.{pool_id}", "the pool has nodes: its owner and its site stay as they are"))
     for name in Daemon.model_fields:
-        taken_at_once = name in ("images_from", "image_limit_bytes", "images_ca")
+        taken_at_once = name in ("images_from", "image_limit_bytes", "images_ca", "ramdisk_folder", *WAITS)
         if not taken_at_once and getattr(old.daemon, name) != getattr(new.daemon, name):
             faults.append(Fault(f"daemon.{name}", "changes with a restart only: `systemctl restart bcmetald`"))
     return faults

@@ -30,7 +30,6 @@ from bcmetal_drivers.capabilities import BootDevice, BootOnce, Power, PowerState
 from bcmetal_drivers.errors import Unsupported
 
 TOKEN_LASTS_US: Final = 24 * 3600 * SECOND  # its operation ends it sooner
-HELLO_PATIENCE_S: Final = 900.0  # large machines take ten minutes to POST
 POWER_LOOK_S: Final = 30.0
 AWAY_S: Final = 120.0  # nobody looked for so long: the daemon was down
 HELLO_POLL_S: Final = 10.0  # a hello wakes the operation at once
@@ -170,7 +169,7 @@ async def wait_for_the_agent(m: Machine) -> Outcome:
     elif unseen > AWAY_S:  # while the daemon was away, no agent could call
         away = int(unseen * SECOND)
         m.remember(agent_awaited_at=int(m.memo["agent_awaited_at"]) + away, boot_looked_at=m.now)
-    elif waited > HELLO_PATIENCE_S:
+    elif waited > m.settings.daemon.hello_within_s:
         return await _never_called(m, waited)
     elif unseen >= POWER_LOOK_S:
         m.remember(boot_looked_at=m.now)
