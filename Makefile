@@ -2,12 +2,13 @@
 PYTHON ?= python3
 # How many test processes run at once. A file's tests stay together and files start in their order: the long ones are not the last.
 TEST_WORKERS ?= 2
+KILL_SEEDS ?= 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 LOCK := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
 
-.PHONY: help demo test e2e netboot bench check format docs lock setup install clean
+.PHONY: help demo test e2e soak netboot bench check format docs lock setup install clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -28,6 +29,10 @@ test: $(STAMP)  ## All tests
 e2e: $(STAMP)  ## Whole machines under qemu without KVM, from bare disks to a joined system and back: a quarter of an hour
 	@sh scripts/machine-packages.sh
 	$(BIN)/python -m pytest tests/machine
+
+soak: $(STAMP)  ## Twenty machines' whole ways, with agent, machine and daemon killed in every verb: hours
+	@sh scripts/machine-packages.sh
+	KILL_ALL=1 KILL_SEEDS=$(KILL_SEEDS) $(BIN)/python -m pytest tests/machine/test_killed_at_random.py
 
 netboot: $(STAMP)  ## Whole machines through both stages of a network boot, also without IPv4: five minutes
 	@sh scripts/machine-packages.sh

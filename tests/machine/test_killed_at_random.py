@@ -26,6 +26,7 @@ from machine_images import why_no_machine as why_no_images
 WHY_NOT = why_no_machine() or why_no_images() or why_no_wire() or why_no_dhcp()
 pytestmark = [pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT)), pytest.mark.timeout(3600)]
 SEEDS: Final = [int(seed) for seed in os.environ.get("KILL_SEEDS", "1,2").split(",")]
+KILL_ALL: Final = "KILL_ALL" in os.environ
 SYSTEM: Final = Disk(DiskKind.NVME, "NVME0001", 256 * MIB)
 DATA: Final = Disk(DiskKind.SCSI, "SCSI0001", 64 * MIB, wwn="5000c500a1b2c3d5")
 SECRET: Final = b"a tenant's data, which nobody may find again " * 12
@@ -35,17 +36,22 @@ ENDS_WITHIN_S: Final = 1500.0
 
 @dataclass
 class Killer:
-    """Kills each of the three once within a verb's first seconds, in an order and at moments that the seed says."""
+    """Kills in each verb one of the three, or with `KILL_ALL` all of them, at moments that the seed says; in a whole way each of them twice."""
 
     site: QemuSite
     dice: random.Random
     done: list[str] = field(default_factory=list)
+    turns: list[str] = field(default_factory=list)
 
     @contextlib.contextmanager
     def at_work(self, verb: str) -> Iterator[None]:
+        acts = {"agent": self._agent, "machine": self._machine, "daemon": self._daemon}
+        if not self.turns:
+            self.turns = [*acts] * 2
+            self.dice.shuffle(self.turns)
+        chosen = list(acts) if KILL_ALL else [self.turns.pop()]
         kills: list[tuple[float, str, Callable[[], None]]] = [
-            (self.dice.uniform(0.5, WITHIN_S), name, act)
-            for name, act in (("agent", self._agent), ("machine", self._machine), ("daemon", self._daemon))
+            (self.dice.uniform(0.5, WITHIN_S), name, acts[name]) for name in chosen
         ]
         over = threading.Event()
         thread = threading.Thread(target=self._work, args=(verb, sorted(kills, key=lambda kill: kill[0]), over))

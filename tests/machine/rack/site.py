@@ -50,7 +50,7 @@ image_folder = "{folder}/images"
 images_from = ["{machines}"]
 ramdisk_folder = "{folder}/ramdisk"
 plain_boot_wait_s = 3
-hello_within_s = 150
+hello_within_s = 100
 
 [sites.site-a]
 owner = "platform"
