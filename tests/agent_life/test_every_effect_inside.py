@@ -27,7 +27,7 @@ from emulated_site import POOL
 
 pytestmark = pytest.mark.slow
 UNCOUNTED = {"agents._counted", "media.served", "netboot.served"}
-LIVES = {"redfish": 5, "ipmi": 4}
+LIVES = {"redfish": 4, "ipmi": 3}
 SEED = int(os.environ.get("BCMETAL_SEED", "1"))
 LIVES_TIMES = int(os.environ.get("BCMETAL_LIVES", "1"))
 
