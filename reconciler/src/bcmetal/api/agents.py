@@ -18,8 +18,9 @@ from typing import Final, cast
 from fastapi import FastAPI
 from sqlalchemy import Connection
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response
 
+from bcmetal.api.agent_images import Images
 from bcmetal.api.agent_messages import answered, bearer_digest, decoded, is_signed, public_key, said_in
 from bcmetal.api.agent_waits import Waits
 from bcmetal.api.auth import Failures
@@ -29,7 +30,7 @@ from bcmetal.decisions import SECOND, Micros
 from bcmetal.errors import Conflict, Fault, InvalidInput, NotFound, PermissionDenied
 from bcmetal.join.challenging import Challenged, read_case
 from bcmetal.join.claims import claim_of
-from bcmetal.join.hello import HelloRefused, Saying, Turned, hello
+from bcmetal.join.hello import RESCUED, HelloRefused, Saying, Turned, hello
 from bcmetal.join.tpm_structures import TpmRefused
 from bcmetal.settings import Settings
 from bcmetal.store import agent_tasks, agents, boot_tokens
@@ -109,6 +110,7 @@ class AgentDoor:
         self._calls = Buckets(CALL_BURST, CALL_EACH_S)
         self._failures = Failures()
         self._waits = Waits(services.store)
+        self._images = Images()
 
     def close(self) -> None:
         """The daemon stops: whoever waits for a task is told that there is none."""
@@ -137,7 +139,8 @@ class AgentDoor:
         said = Saying(sha256, key, claim, clean(message.version), address, case, without)
         answer = await services.store.write(hello, said, services.entropy, now)
         if isinstance(answer, Turned):
-            log.warning("a hello from %s for node %s is refused: %s", address, answer.node_id, answer.reason)
+            level = logging.INFO if answer.reason == RESCUED else logging.WARNING  # that one comes twice a minute
+            log.log(level, "a hello from %s for node %s is refused: %s", address, answer.node_id, answer.reason)
             if answer.wake:
                 services.wake(answer.node_id)
             raise HelloRefused(answer.message, reason=answer.reason)
@@ -162,7 +165,7 @@ class AgentDoor:
         loop = asyncio.get_running_loop()
         until = loop.time() + services.poll_s
         while True:
-            session, task = await services.store.read(_look, agent.session_id)
+            session, task = await services.store.read(_look, agent.session_id, call.sequence)
             held_s = self._held_s(session, task)
             if task is not None and held_s <= 0:
                 return await self._handed(task, session.agent)
@@ -187,7 +190,8 @@ class AgentDoor:
     async def _handed(self, task: AgentTaskRow, agent: AgentRow) -> Response:
         prepare = self._services.prepare.get(task.kind)
         params = task.params if prepare is None else await prepare(task, agent)
-        await self._services.store.write(_hand, task, agent.session_id, self._services.clock())
+        if not await self._services.store.write(_hand, task, agent, self._services.clock()):
+            return answered(wire_tasks.Idle())  # it was given up meanwhile
         return answered(wire_tasks.Task(task.task_id, cast(wire_tasks.Kind, task.kind), dict(params)))
 
     async def report(self, request: Request) -> Response:
@@ -211,7 +215,7 @@ class AgentDoor:
         file = services.images / Path(task.file).name
         if not await asyncio.to_thread(file.is_file):
             raise NotFound("the image is not on the shelf any more")
-        return FileResponse(file, media_type="application/octet-stream", headers={"Cache-Control": "no-store"})
+        return self._images.answer(file, call.session.agent.session_id)
 
     async def _signed(self, request: Request, limit: int) -> Call:
         """A call that its session's key signed; whether it is the first of its number, `_counted` tells.
@@ -257,19 +261,25 @@ def _counted(c: Connection, call: Call) -> Session:
     return session
 
 
-def _look(c: Connection, session_id: str) -> tuple[Session, AgentTaskRow | None]:
-    """Raises NotYours."""
+def _look(c: Connection, session_id: str, sequence: int) -> tuple[Session, AgentTaskRow | None]:
+    """Raises NotYours. Raises Overtaken: the agent has called again, and nobody waits for the answer to this call."""
     session = agents.session(c, session_id)
     if session is None or session.over:
         raise NotYours
+    if session.agent.sequence != sequence:
+        raise Overtaken(reason="sequence")
     return session, None if session.stop else agent_tasks.present(c, session.agent.operation_id)
 
 
-def _hand(c: Connection, task: AgentTaskRow, session_id: str, now: Micros) -> None:
-    """In the transaction that hands out, session and task are looked at once more. Raises NotYours."""
-    _, present = _look(c, session_id)
-    if present is not None and present.task_id == task.task_id:
-        agent_tasks.hand(c, present, session_id, now)
+def _hand(c: Connection, task: AgentTaskRow, agent: AgentRow, now: Micros) -> bool:
+    """In the transaction that hands out, session and task are looked at once more. Raises NotYours, Overtaken."""
+    if not agents.is_last_call(c, agent.session_id, agent.sequence):
+        raise Overtaken(reason="sequence")
+    _, present = _look(c, agent.session_id, agent.sequence)
+    if present is None or present.task_id != task.task_id:
+        return False
+    agent_tasks.hand(c, present, agent.session_id, now)
+    return True
 
 
 def _report(c: Connection, call: Call, task_id: str, said: NewReport) -> bool:

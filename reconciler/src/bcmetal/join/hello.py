@@ -30,7 +30,8 @@ from bcmetal.join.challenging import (
     make_challenge,
 )
 from bcmetal.join.claims import Claim
-from bcmetal.store import agents, boot_tokens, certificates, identifiers, members, nodes, outbox
+from bcmetal.states import REST, State
+from bcmetal.store import agents, boot_tokens, certificates, identifiers, members, nodes, outbox, rescues
 from bcmetal.store.agents import AgentRow
 from bcmetal.store.boot_tokens import BootTokenRow
 from bcmetal.store.ids import ENTROPY_BYTES, new_id
@@ -39,6 +40,8 @@ from bcmetal_agent import wire_tasks
 
 CONDITION: Final = "agent"
 CONFLICT: Final = "security.boot-token.conflict"
+RESCUED: Final = "rescued"
+_OUT_OF_RESCUE: Final = frozenset(one.value for one in REST - {State.RESCUED})
 OPEN_CHALLENGES: Final = 16  # of one operation: an agent has one, and one more each time that it is started again
 
 
@@ -192,10 +195,22 @@ def _anothers(c: Connection, node_id: str, claim: Claim) -> str | None:
 
 
 def _not_ours(c: Connection, token: BootTokenRow, now: Micros) -> Turned:
-    """An agent whose operation is over: it gets nothing, and somebody has to see that the machine is not in its own system."""
+    """An agent whose operation is over: it gets nothing, and somebody has to see that the machine is not in its own system.
+
+    A rescued machine is there by its rescue, and stays until that is undone: nobody has to see to it.
+    """
+    if _is_in_its_rescue(c, token):
+        return Turned(token.node_id, RESCUED, "the machine is rescued: nothing is to be done until that is over")
     why = "an agent in the ramdisk calls home, but is not ours to run: no operation of this machine waits for it"
     _tell(c, token.node_id, SetCondition(CONDITION, "warning", "warning", "not-ours-to-run", why), now)
     return Turned(token.node_id, "not-ours-to-run", "the operation that this boot token was for is over")
+
+
+def _is_in_its_rescue(c: Connection, token: BootTokenRow) -> bool:
+    owner, rescue = nodes.owner(c, token.node_id), rescues.of(c, token.node_id)
+    if owner is None or rescue is None or rescue.operation_id != token.operation_id:
+        return False
+    return owner.state not in _OUT_OF_RESCUE
 
 
 def _conflict(c: Connection, token: BootTokenRow, said: Saying, known: AgentRow, now: Micros) -> Turned:

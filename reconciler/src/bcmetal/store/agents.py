@@ -22,7 +22,7 @@ o = operations.c
 class AgentRow:
     """`identifiers`: as the machine said them, in the names of the wire. `token_n`: the number of the boot token that it came with.
 
-    `tpm_proven`: the TPM that is on record for the machine vouched for the key.
+    `sequence`: of its last call. `tpm_proven`: the TPM that is on record for the machine vouched for the key.
     """
 
     session_id: str
@@ -84,6 +84,7 @@ _CALLS: Final = (
     .where(a.session_id == bindparam("a_session_id"), a.sequence < bindparam("a_sequence"), a.ended_at.is_(None))
     .values(sequence=bindparam("a_sequence"), seen_at=bindparam("a_now"), address=bindparam("a_address"))
 )
+_LAST: Final = select(a.sequence).where(a.session_id == bindparam("session_id")).with_for_update()
 _WAKE_NODE: Final = (
     update(nodes)
     .where(n.node_id == bindparam("a_node_id"), n.operation_id == bindparam("a_operation_id"))
@@ -148,6 +149,11 @@ def calls(c: Connection, session_id: str, sequence: int, address: str, now: Micr
     """
     asked = {"a_session_id": session_id, "a_sequence": sequence, "a_address": address, "a_now": now}
     return bool(c.execute(_CALLS, asked).rowcount)
+
+
+def is_last_call(c: Connection, session_id: str, sequence: int) -> bool:
+    """Whether no later call came; none is counted before the transaction's end, for it holds the agent's row."""
+    return c.execute(_LAST, {"session_id": session_id}).scalar_one_or_none() == sequence
 
 
 def wake(c: Connection, node_id: str, operation_id: str, now: Micros) -> None:

@@ -18,12 +18,13 @@ from cryptography import x509
 from sqlalchemy import Connection
 
 from bcmetal.boot import config_drive
-from bcmetal.decisions import SECOND
-from bcmetal.errors import Unavailable
+from bcmetal.decisions import SECOND, Micros
+from bcmetal.errors import Conflict, Unavailable
+from bcmetal.join.bearers import Bearer
 from bcmetal.join.ca import pin_of
 from bcmetal.join.minting import mint_for_node
 from bcmetal.settings import Settings
-from bcmetal.store import nodes, operations, sealed
+from bcmetal.store import agents, nodes, operations, sealed
 from bcmetal.store.agent_tasks import AgentTaskRow
 from bcmetal.store.agents import AgentRow
 from bcmetal.store.values import Json, NodeRow, OperationRow, Sealed
@@ -70,17 +71,8 @@ class Handing:
         settings = self.doors.settings()
         files: dict[str, bytes] = {}
         if self.roots():
-            node = about.node
-            bearer = await self.doors.store.write(
-                mint_for_node,
-                node.node_id,
-                node.tenant_id,
-                node.pool_id,
-                node.site_id,
-                about.operation.by,
-                self.doors.entropy,
-                self.doors.clock.now(),
-            )
+            doors = self.doors
+            bearer = await doors.store.write(_mint, about, agent, doors.entropy, doors.clock.now())
             files["bcmetal/token"] = bearer.text().encode() + b"\n"
             files["bcmetal/join.json"] = json.dumps(join_document(settings, agent.address, self.roots())).encode()
         image = settings.images.get(str(about.operation.input["image"].get("name") or ""))
@@ -118,6 +110,15 @@ class Handing:
         if params.name == "clock":
             params = replace(params, limits={**params.limits, "server_time": stamp(self.doors.clock.now())})
         return wire.to_doc(params)
+
+
+def _mint(c: Connection, about: _About, agent: AgentRow, entropy: Callable[[int], bytes], now: Micros) -> Bearer:
+    """Raises Conflict: the agent asked anew meanwhile, and the token that it was given then must stay."""
+    if not agents.is_last_call(c, agent.session_id, agent.sequence):
+        raise Conflict("the agent has asked anew", reason="sequence")
+    node = about.node
+    places = (node.node_id, node.tenant_id, node.pool_id, node.site_id)
+    return mint_for_node(c, *places, about.operation.by, entropy, now)
 
 
 def _about(c: Connection, task: AgentTaskRow) -> _About | None:
