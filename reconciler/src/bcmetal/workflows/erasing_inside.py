@@ -85,6 +85,12 @@ async def plan_by_the_agent(m: Machine) -> Outcome:
     missing = sorted(
         row.serial for row in known if row.may_hold_data and normal_serial(row.serial) not in disks.keys() | passed
     )
+    by_others = {normal_serial(disk.serial or "") for disk in seen.disks if disk.shared}
+    if missing and {normal_serial(serial) for serial in missing} <= by_others:
+        return Failed(
+            "erase-shared-drive",
+            f"drives that are seen twice, or over a fabric, are never written: {', '.join(missing)}",
+        )
     if missing:
         return Failed(
             "erase-drive-missing", f"drives that may hold data are not seen from inside: {', '.join(missing)}"
@@ -192,6 +198,12 @@ async def ask_the_drives(m: Machine) -> Outcome:
     return Done()
 
 
+def _fault_of(found: Sequence[DriveOutcome]) -> str:
+    """Of drives that had said before how they can be erased."""
+    code = _code(found)
+    return "erase-failed" if code == "erase-unsupported" else code
+
+
 def _code(found: Sequence[DriveOutcome]) -> str:
     states = {one.state for one in found}
     if "shared" in states:
@@ -219,7 +231,7 @@ async def plant_the_pattern(m: Machine) -> Outcome:
         return found
     bad = [f"{one.serial}: {one.message or one.state}" for one in found if one.state != "done"]
     if bad:  # a drive that does not give it back is not the same as one whose erase could be seen
-        return Failed("erase-failed", f"drives do not give back what was written to them: {'; '.join(bad)}")
+        return Failed(_fault_of(found), f"drives do not give back what was written to them: {'; '.join(bad)}")
     return Done()
 
 
@@ -237,7 +249,7 @@ async def erase_by_the_agent(m: Machine) -> Outcome:
         return found
     bad = [f"{one.serial}: {one.message or one.state}" for one in found if one.state != "done" or one.method is None]
     if bad:
-        return Failed(_code(found) if _code(found) != "erase-unsupported" else "erase-failed", "; ".join(bad))
+        return Failed(_fault_of(found), "; ".join(bad))
     row = await m.doors.store.read(agent_tasks.of, m.operation.operation_id, "erase-erase")
     if row is not None:  # by the daemon's clock: a machine's own may be anything
         m.remember(erase_began_at=row.handed_at, erase_ended_at=row.ended_at)
