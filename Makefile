@@ -38,9 +38,10 @@ netboot: $(STAMP)  ## Whole machines through both stages of a network boot, also
 	@sh scripts/machine-packages.sh
 	$(BIN)/python -m pytest tests/machine/network_boot.py
 
-bench: $(STAMP)  ## As root: how fast images are written, against `curl | dd`
+bench: $(STAMP)  ## As root: image writing against `curl | dd`; the ramdisk's size, and the time to its first call
 	@sh scripts/machine-packages.sh
 	$(BIN)/python benchmarks/image_writing.py
+	PYTHONPATH=tests $(BIN)/python benchmarks/ramdisk_start.py
 
 check: $(STAMP)  ## Lint, format, types, floors, generated documentation
 	$(BIN)/ruff check .
