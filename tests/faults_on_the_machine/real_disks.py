@@ -138,7 +138,8 @@ class RealAgent(RamdiskAgent):
 
 
 class RealMachine(SimulatedMachine):
-    """`through`: what lies between its agent and the door. `on_start`: called as it starts."""
+    """`through`: what lies between its agent and the door. `on_start`: called as it starts. `chooses`: what it starts from, of what it was
+    told to. `reads`: the token that is on its medium → the one that its agent has."""
 
     def __init__(self, plain: SimulatedMachine, bench: ImageBench) -> None:
         super().__init__(plain.record, plain.running, plain.disks, plain.address, plain.network_boot)
@@ -147,6 +148,8 @@ class RealMachine(SimulatedMachine):
         self.recorder = Recorder()
         self.through: Callable[[Line], Line] = lambda line: line
         self.on_start: Callable[[], None] = lambda: None
+        self.chooses: Callable[[BootDevice], BootDevice] = lambda device: device
+        self.reads: Callable[[str], str] = lambda token: token
         self.planned: list[FakeDisk] = []
 
     async def turn(self, line: Line) -> None:
@@ -154,9 +157,9 @@ class RealMachine(SimulatedMachine):
 
     async def _boot(self, device: BootDevice) -> None:
         self.on_start()
-        await super()._boot(device)
+        await super()._boot(self.chooses(device))
         if self.agent is not None:
-            self.agent = RealAgent(self, self.agent.token)
+            self.agent = RealAgent(self, self.reads(self.agent.token))
 
     def inventory(self) -> Inventory:
         seen = super().inventory()

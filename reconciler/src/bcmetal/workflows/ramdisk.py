@@ -42,6 +42,16 @@ def boot_anew(m: Machine, why: str) -> Back:
     return Back("power_off", why)
 
 
+async def token_lost(m: Machine, why: str) -> Outcome:
+    """This start's token is good no more: start over, but not for ever where somebody else comes with each of them. `why`: if nobody did."""
+    conflicts = await m.doors.store.read(boot_tokens.conflicts, m.operation.operation_id)
+    if conflicts > CONFLICTS_ALLOWED:
+        return Failed("boot-token-conflict", f"{conflicts} times two agents came with the boot token of one start")
+    if conflicts:
+        why = "two agents came with one boot token: both are refused, and the machine starts with another"
+    return boot_anew(m, why)
+
+
 async def by_virtual_media(m: Machine) -> bool:
     """Whether this BMC has a slot that a medium can be put in."""
     if not offers(m.bmc, VirtualMedia):
@@ -157,12 +167,7 @@ async def wait_for_the_agent(m: Machine) -> Outcome:
         m.condition("agent", "ok")
         return Done()
     if await m.doors.store.read(boot_tokens.live, operation_id, m.now) is None:
-        conflicts = await m.doors.store.read(boot_tokens.conflicts, operation_id)
-        if conflicts > CONFLICTS_ALLOWED:
-            return Failed("boot-token-conflict", f"{conflicts} times two agents came with the boot token of one start")
-        return boot_anew(
-            m, "two agents came with one boot token: both are refused, and the machine starts with another"
-        )
+        return await token_lost(m, "the boot token's time was over before the agent called")
     waited, unseen = m.since_s("agent_awaited_at"), m.since_s("boot_looked_at") or 0.0
     if waited is None:
         m.remember(agent_awaited_at=m.now, boot_looked_at=m.now)

@@ -13,7 +13,7 @@ from bcmetal.errors import LAST_ERRORS
 from bcmetal.store import agent_tasks, agents
 from bcmetal.store.agent_tasks import AgentTaskRow
 from bcmetal.workflows.machine import Machine, Outcome
-from bcmetal.workflows.ramdisk import boot_anew
+from bcmetal.workflows.ramdisk import boot_anew, token_lost
 from bcmetal_agent import wire
 from bcmetal_agent.wire_tasks import Kind
 from bcmetal_drivers.capabilities import Power, PowerState, need
@@ -41,7 +41,7 @@ async def task(m: Machine, name: str, kind: Kind, params: Any, *, file: str | No
         return Failed(code or "agent-task-failed", message if code else f"{row.error_code or kind}: {message}")
     agent = await m.doors.store.read(agents.current, operation_id)
     if agent is None:
-        return boot_anew(m, f"the agent is gone before {name} was done")
+        return await token_lost(m, f"the agent is gone before {name} was done")
     silent_s = (m.now - agent.seen_at) / SECOND
     if silent_s > SILENT_S:
         return await _listen(m, name, silent_s)
