@@ -77,6 +77,7 @@ class ControlPlane:
         self.admitted: dict[str, wire.Admitted] = {}  # by the SHA-256 of the request's DER
         self.renewed: dict[int, str] = {}  # serial → the request that renewed it
         self.cloned = False
+        self.listens_at = "127.0.0.1"
         self._serial = 1000
         self._lock = threading.RLock()
         self._folder = folder
@@ -86,7 +87,7 @@ class ControlPlane:
 
     def __enter__(self) -> ControlPlane:
         self._ending = False
-        self._doors = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+        self._doors = [socket.create_server((self.listens_at, 0)) for _ in range(2)]
         self.port, self.node_port = (door.getsockname()[1] for door in self._doors)
         self._threads: list[threading.Thread] = []
         for door, asks in zip(self._doors, (False, True), strict=True):
