@@ -158,28 +158,6 @@ def test_twins_in_one_machine_are_both_left_alone(tmp_path: Path, bench: ImageBe
     on_a_machine(scenario, tmp_path, bench)
 
 
-def test_a_machine_that_is_switched_off_in_the_middle_of_its_erase_is_erased_all_the_same(
-    tmp_path: Path, bench: ImageBench
-) -> None:
-    async def scenario(life: LifeSite, machine: RealMachine, node_id: str) -> None:
-        switched: list[str] = []
-
-        def switch(task: Task) -> bool:
-            phase = str(task.params.get("phase"))
-            if task.kind == "erase" and phase in {"plant", "verify"} and phase not in switched:
-                switched.append(phase)
-                machine.crash()
-                return True
-            return False
-
-        machine.doing = switch
-        assert await life.live(node_id, Verb.COMMISSION) is State.AVAILABLE, (await life.node(node_id)).last_error
-        assert switched == ["plant", "verify"]
-        assert all(NOTE not in disk.node.read_bytes() for disk in machine.planned)
-
-    on_a_machine(scenario, tmp_path, bench)
-
-
 # ---------------------------------------------------------------- released
 
 
@@ -226,22 +204,3 @@ def test_a_drive_that_the_tenant_took_along_keeps_the_machine_from_its_release(t
         assert life.holding("m1", secret) == [machine.disks[0].serial]  # nothing was begun
 
     on_a_deployed_machine(scenario, tmp_path)
-
-
-def test_a_drive_that_another_machine_sees_too_is_written_by_neither(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with a_life_site(tmp_path) as life:
-            life.add("m1")
-            life.add("m2")
-            for drive in list(life.machines["m2"].record.drives.values())[:1]:
-                drive.wwn = life.machines["m2"].disks[0].wwn = life.machines["m1"].disks[0].wwn
-            secret = life.plant("m1")
-            nodes = [await life.enroll(name) for name in ("m1", "m2")]
-            for node_id in nodes:
-                assert await life.live(node_id, Verb.INSPECT) is State.INSPECTED
-            for node_id in nodes:
-                message = await life.failed(node_id, Verb.COMMISSION, "erase-shared-drive")
-                assert "another node" in message
-            assert life.holding("m1", secret) == [disk.serial for disk in life.machines["m1"].disks]
-
-    asyncio.run(run())

@@ -132,6 +132,13 @@ def test_pass_marks_are_those_that_a_test_judges_by(doc: dict[str, Any]) -> None
     assert set(faults(doc)) == {f"{place}.smart.wear", f"{place}.luck"}
 
 
+def test_a_key_that_opens_nothing_is_refused_when_it_is_read(doc: dict[str, Any]) -> None:
+    doc["profiles"]["commission"]["standard"]["hold_keys"] = ["ssh-rsa nope"]
+    found = faults(doc)
+    assert set(found) == {"profiles.commission.standard.hold_keys[0]"}
+    assert "no SSH key" in found["profiles.commission.standard.hold_keys[0]"]
+
+
 def test_a_hold_names_who_may_log_in(doc: dict[str, Any]) -> None:
     del doc["profiles"]["commission"]["standard"]["hold_keys"]
     assert set(faults(doc)) == {"profiles.commission.standard.hold_keys"}

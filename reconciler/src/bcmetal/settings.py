@@ -34,7 +34,6 @@ from bcmetal.settings_faults import faults_of, references
 from bcmetal.settings_words import (
     BMC_ERASE,
     GIB,
-    SSH_KEY,
     Attestor,
     Erase,
     IdentityName,
@@ -55,6 +54,7 @@ from bcmetal.settings_words import (
     server_name,
     sign,
     spiffe_domain,
+    ssh_key,
     trust,
 )
 
@@ -253,7 +253,7 @@ class CommissionProfile(_Erasing):
     bom: Path | None = None
     tests: Tests = Tests()
     hold_on_failure_s: int = Field(0, ge=0, le=7 * 86_400)
-    hold_keys: tuple[Annotated[str, StringConstraints(pattern=SSH_KEY, max_length=4096)], ...] = ()
+    hold_keys: tuple[Annotated[str, StringConstraints(max_length=4096), AfterValidator(ssh_key)], ...] = ()
 
 
 class ReleaseProfile(_Erasing):

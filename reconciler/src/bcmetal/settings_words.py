@@ -9,14 +9,14 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, StringConstraints
 
+from bcmetal_agent.tasks.doing import TaskFailed
+from bcmetal_agent.tasks.ssh_keys import key_line
+
 GIB: Final = 2**30
 BMC_ERASE: Final = "bmc"  # the BMC's own erase of a drive; the other methods are the agent's
 AGENT_ERASES: Final = (
     *("nvme-crypto", "nvme-block", "nvme-overwrite", "ata-crypto", "ata-secure"),
     *("scsi-sanitize", "discard", "overwrite"),
-)
-SSH_KEY: Final = (
-    r"^(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(256|384|521)|sk-[a-z0-9@.-]+) [A-Za-z0-9+/=]+( [!-~ ]{0,200})?$"
 )
 ERASE_METHODS: Final = (BMC_ERASE, *AGENT_ERASES)
 
@@ -118,9 +118,22 @@ def methods(value: object) -> object:
     """`"none"`, or a list of methods in the order of preference."""
     if value == "none":
         return value
-    if not isinstance(value, list | tuple) or not value or not all(one in ERASE_METHODS for one in value):
-        raise ValueError(f'must be "none", or a list of {", ".join(ERASE_METHODS)}')
+    known = f'"none", or a list of {", ".join(ERASE_METHODS)}'
+    if not isinstance(value, list | tuple) or not value:
+        raise ValueError(f"must be {known}")
+    strange = [str(one)[:40] for one in value if one not in ERASE_METHODS]
+    if strange:
+        raise ValueError(f"knows no {', '.join(strange)}; it is {known}")
     return tuple(value)
+
+
+def ssh_key(value: str) -> str:
+    """A line as in authorized_keys, without options, whose key is one."""
+    try:
+        key_line(value)
+    except TaskFailed as error:
+        raise ValueError(f"is no SSH key that opens anything: {error}") from None
+    return value
 
 
 def server_name(value: str) -> str:

@@ -239,7 +239,9 @@ def _cidrs(network: Network) -> tuple[Cidr, ...]:
     if network.agent_url is None:
         raise CannotServe(f"no machine boots in the network {network.name}: it has no agent_url")
     if not network.cidrs:
-        raise CannotServe(f"the network {network.name} lists no cidrs")
+        raise CannotServe(
+            f"the network {network.name} lists no cidrs: say in [networks.{network.name}] of the configuration where its machines are"
+        )
     return network.parsed()
 
 

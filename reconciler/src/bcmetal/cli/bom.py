@@ -149,7 +149,9 @@ def _deep(session: Session, node: str) -> tuple[str, Inventory]:
     name = clean(str((answer.get("node") or {}).get("name") or node))
     doc = (answer.get("deep") or {}).get("doc")
     if doc is None:
-        raise click.ClickException(f"{name} was not looked at from inside yet: bcmetal inspect {name} --deep --wait")
+        raise click.ClickException(
+            f"{name} was not looked at from inside yet: `bcmetal inspect {name} --deep` before it is commissioned; a later commission by the agent looks too"
+        )
     try:
         return name, read_doc(Inventory, doc)
     except BadMessage as fault:

@@ -215,6 +215,7 @@ def _tell(places: Places, named: bool) -> None:
     flag = f" --config {places.config}" if named else ""
     click.echo(f"  bcmetal credential set fleet{flag}")
     click.echo(f"  bcmetal ca init --root-out FILE{flag}    # only where machines shall join: FILE is yours to keep")
+    click.echo(f'  bcmetal ramdisk build{flag}    # only where the pool says agent = "bcd", after `ca init`')
     if os.geteuid() == 0 and not named:
         click.echo("  systemctl enable --now bcmetald")
     else:
