@@ -39,7 +39,7 @@ from bcmetal.store.ids import new_id
 from bcmetal.store.values import Claim, Emit, Fact, MoveSealed, OperationRow, SetBmc, SetCondition, StepRun, Work
 from bcmetal.workflows import Workflow, workflow_of
 from bcmetal.workflows.asked import asked_of
-from bcmetal.workflows.machine import Doors, HeldBack, Machine, Step
+from bcmetal.workflows.machine import Doors, HeldBack, Machine, Step, longer_s
 from bcmetal_drivers.errors import DriverError, RejectedCredentials, Transient, UntrustedCertificate
 
 log = logging.getLogger(__name__)
@@ -278,10 +278,9 @@ class Engine:
         now = self.doors.clock.now()
         facts = [*machine.facts, *reach_facts(work, machine.line, now)] if machine is not None else []
         run = replace(run, touched=run.touched or (machine is not None and machine.touched), held=held)
-        if (
-            machine is not None and "erase_estimate_s" not in operation.memo
-        ):  # the budget grows once, by the erase's own estimate
-            run = replace(run, budget_us=run.budget_us + int(machine.memo.get("erase_estimate_s", 0)) * SECOND)
+        if machine is not None:
+            grown_s = longer_s(machine.memo) - longer_s(operation.memo)
+            run = replace(run, budget_us=run.budget_us + grown_s * SECOND)
         settled = settle(run, outcome, now)
         step_run = StepRun(run.step, run.attempt + 1, _word(outcome), _why(outcome), started, now)
         try:

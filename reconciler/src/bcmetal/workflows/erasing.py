@@ -80,7 +80,8 @@ async def plan_the_erase(m: Machine) -> Outcome:
     largest = max((shown[serial].capacity_bytes or 0 for serial in plan), default=0)
     estimate_s = int(largest / ERASED_BYTES_PER_S)  # the BMC erases them side by side
     names = {one.serial: asdict(one) for one in named}
-    m.remember(erases=True, plan=plan, names=names, jobs={}, erase_began_at=m.now, erase_estimate_s=estimate_s)
+    m.remember(erases=True, plan=plan, names=names, jobs={}, erase_began_at=m.now)
+    m.take_longer("erase", estimate_s)
     return Done()
 
 

@@ -194,7 +194,8 @@ async def ask_the_drives(m: Machine) -> Outcome:
     if unable:
         return Failed("erase-unsupported", f"the profile allows {', '.join(allowed)}; {'; '.join(unable)}")
     slow = [one["sizeBytes"] for one in m.memo["plan"] if methods[one["serial"]][0] not in QUICK]
-    m.remember(methods=methods, erase_estimate_s=int(max(slow, default=0) / WRITTEN_BYTES_PER_S))
+    m.remember(methods=methods)
+    m.take_longer("erase", int(max(slow, default=0) / WRITTEN_BYTES_PER_S))
     return Done()
 
 

@@ -41,8 +41,14 @@ from bcmetal_drivers.errors import BadAddress
 P = ParamSpec("P")
 T = TypeVar("T")
 TOO_LATE_WHY = "it waited too long for its turn at the BMC to start within its lease; it is tried again"
+LONGER = "longer_s"  # in the memo: what → seconds
 Outcome = Done | Again | Back | Failed
 Step = Callable[["Machine"], Awaitable[Outcome]]
+
+
+def longer_s(memo: Mapping[str, Any]) -> int:
+    """What the steps so far asked for beside the verb's own time budget, in seconds."""
+    return sum(int(seconds) for seconds in (memo.get(LONGER) or {}).values())
 
 
 class Clock(Protocol):
@@ -236,6 +242,12 @@ class Machine:
         """Seconds since `remember(key=m.now)`; None when it was not remembered."""
         at = self._memo.get(key)
         return None if at is None else max(0.0, (self.now - int(at)) / SECOND)
+
+    def take_longer(self, what: str, seconds: int) -> None:
+        """The operation's time budget grows by this, once for each `what`: hours that its verb alone does not tell."""
+        known: dict[str, int] = dict(self._memo.get(LONGER) or {})
+        if what not in known:
+            self.remember(**{LONGER: {**known, what: seconds}})
 
     def note(self, *facts: Fact) -> None:
         """Written in the transaction that settles this step."""

@@ -82,8 +82,7 @@ async def test_the_hardware(m: Machine) -> Outcome:
     if m.memo.get("test_failed"):
         return await _held(m, profile)
     wanted = list(wanted_tests(profile))
-    if wanted and "erase_estimate_s" not in m.memo:
-        m.remember(erase_estimate_s=sum(one.duration_s for one in wanted) + profile.hold_on_failure_s)
+    m.take_longer("tests", sum(one.duration_s for one in wanted))
     failed: list[str] = []
     for n, params in enumerate(wanted):
         row = await task(m, f"test-{params.name}", "test", params)
@@ -109,6 +108,7 @@ async def _failed(m: Machine, code: str, why: str) -> Outcome:
     if profile is None or not profile.hold_on_failure_s:
         return Failed(code, why[:2000])
     m.remember(test_failed=[code, why[:2000]], held_at=m.now)
+    m.take_longer("hold", profile.hold_on_failure_s)
     return Again("opens the machine to the hardware engineer", 0.0)
 
 
