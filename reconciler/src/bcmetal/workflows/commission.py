@@ -34,7 +34,6 @@ import re
 from collections.abc import Sequence
 
 from bcmetal.decisions import Again, Done, Failed
-from bcmetal.settings import CommissionProfile
 from bcmetal.store.values import SetNode, SetSighting, StoreBaseline
 from bcmetal.workflows.asked import Asked
 from bcmetal.workflows.erasing import ERASE, plan_the_erase, say_not_erased
@@ -59,13 +58,9 @@ from bcmetal_drivers.errors import Unsupported
 BOOT_MODE_ASKS = 3
 
 
-def profile_of(m: Machine) -> CommissionProfile | None:
-    return m.settings.profiles.commission.get(str(m.input.get("profile") or m.pool.commission))
-
-
 async def compare_the_profile(m: Machine) -> Outcome:
     """Compare what the BMC sees with what the profile expects; every difference is named."""
-    profile = profile_of(m)
+    profile = m.asked.commission_profile
     if profile is None:
         name = m.input.get("profile") or m.pool.commission
         return Failed("profile-mismatch", f"the configuration has no commission profile {name}")
@@ -89,7 +84,7 @@ async def compare_the_profile(m: Machine) -> Outcome:
 
 async def set_the_boot_mode(m: Machine) -> Outcome:
     """UEFI or legacy, as the profile says; a BMC that does not tell its boot mode is left alone."""
-    profile = profile_of(m)
+    profile = m.asked.commission_profile
     if profile is None or profile.boot_mode is None or not offers(m.bmc, BootModes):
         return Done()
     want = BootMode(profile.boot_mode)
@@ -110,7 +105,7 @@ async def set_the_boot_mode(m: Machine) -> Outcome:
 
 async def set_secure_boot(m: Machine) -> Outcome:
     """On or off, where the profile says so; a profile that is silent leaves it as it is."""
-    profile = profile_of(m)
+    profile = m.asked.commission_profile
     if profile is None or profile.secure_boot is None:
         return Done()
     if await m.look(need(m.bmc, SecureBoot).secure_boot) is profile.secure_boot:

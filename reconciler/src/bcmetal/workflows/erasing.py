@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from bcmetal.decisions import Again, Done, Failed, Micros
+from bcmetal.settings import CommissionProfile, ReleaseProfile
 from bcmetal.states import Disks
 from bcmetal.store import drives
 from bcmetal.store.values import AddErasureRecord, DriveSeen, MarkDrives, SetNode
@@ -28,14 +29,14 @@ def waived(m: Machine) -> frozenset[str]:
     return frozenset(waiver.get("serials") or ())
 
 
+def erasing_profile(m: Machine) -> CommissionProfile | ReleaseProfile | None:
+    """The profile that was named, or the pool's, of this verb."""
+    return m.asked.commission_profile if m.operation.verb == "commission" else m.asked.release_profile
+
+
 def profile_erases(m: Machine) -> bool:
-    """Whether the profile that was named, or the pool's, erases."""
-    profiles = m.settings.profiles
-    if m.operation.verb == "commission":
-        commission = profiles.commission.get(str(m.input.get("profile") or m.pool.commission))
-        return commission is not None and commission.erases
-    release = profiles.release.get(str(m.input.get("profile") or m.pool.release))
-    return release is not None and release.erases
+    profile = erasing_profile(m)
+    return profile is not None and profile.erases
 
 
 def erase_wanted(m: Machine) -> bool:
@@ -54,7 +55,7 @@ async def plan_the_erase(m: Machine) -> Outcome:
     if not m.pool.trust_bmc_erase:
         return Failed(
             "erase-unsupported",
-            "the profile erases, this build erases through the BMC only, and the pool does not trust that (`trust_bmc_erase`)",
+            "the profile erases by the BMC, and the pool does not trust that: set `trust_bmc_erase`, or list the agent's methods",
         )
     if not offers(m.bmc, DriveErase):
         return Failed("erase-unsupported", "this BMC cannot erase drives")
@@ -69,7 +70,7 @@ async def plan_the_erase(m: Machine) -> Outcome:
         return Failed("erase-drive-missing", f"drives that may hold data are not there: {', '.join(missing)}")
     plan = sorted(serial for serial in shown if serial not in passed)
     named = [DriveSeen(serial, shown[serial].model, shown[serial].wwn, None) for serial in plan]
-    shared = await _shared(m, named)
+    shared = await seen_elsewhere(m, named)
     if shared is not None:
         return shared
     unable = sorted(serial for serial in plan if not shown[serial].erasable)
@@ -85,13 +86,13 @@ async def plan_the_erase(m: Machine) -> Outcome:
     return Done()
 
 
-async def _shared(m: Machine, wanted: Sequence[DriveSeen]) -> Failed | None:
-    """What another node sees too is shared storage, or was moved and not looked for since: nobody erases it."""
+async def seen_elsewhere(m: Machine, wanted: Sequence[DriveSeen]) -> Failed | None:
+    """What another node sees too is shared storage, or was moved and not looked for since: nobody writes there."""
     found = await m.doors.store.read(drives.seen_elsewhere, m.node.node_id, wanted)
     if not found:
         return None
     return Failed(
-        "erase-shared-drive", f"drives that another node sees too are never erased: {', '.join(sorted(found))}"
+        "erase-shared-drive", f"drives that another node sees too are never written: {', '.join(sorted(found))}"
     )
 
 
@@ -133,9 +134,8 @@ async def erase_the_drives(m: Machine) -> Outcome:
 
 
 async def _start(m: Machine, serial: str, jobs: dict[str, str]) -> Outcome:
-    shared = await _shared(
-        m, [DriveSeen(**m.memo["names"][serial])]
-    )  # another node may have been inspected since the plan
+    # another node may have been inspected since the plan
+    shared = await seen_elsewhere(m, [DriveSeen(**m.memo["names"][serial])])
     if shared is not None:
         return shared
     began: Job | Unsure = await m.act_once(f"erase {serial}", need(m.bmc, DriveErase).erase, serial)

@@ -11,20 +11,29 @@ import base64
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import wraps
 from typing import Any, Final, Literal
 
+from bcmetal.comparing.judging import own_disks
 from bcmetal.decisions import Done, Failed
 from bcmetal.placeholders import normal_serial
 from bcmetal.states import Disks
 from bcmetal.store import agent_tasks, drives
 from bcmetal.store.agent_tasks import AgentTaskRow
 from bcmetal.store.values import AddErasureRecord, DriveSeen, MarkDrives, SetNode
-from bcmetal.workflows.erasing import NOT_COVERED, close_the_erase, not_erased, profile_erases, waived
-from bcmetal.workflows.inside import own_disks, ref_of, seen_inside
+from bcmetal.workflows.erasing import (
+    NOT_COVERED,
+    close_the_erase,
+    erasing_profile,
+    not_erased,
+    profile_erases,
+    seen_elsewhere,
+    waived,
+)
+from bcmetal.workflows.inside import drive_of, named_disks, ref_of, seen_inside
 from bcmetal.workflows.machine import Machine, Outcome, Step
 from bcmetal.workflows.ramdisk import RESTART
 from bcmetal.workflows.tasks import result_of, task
+from bcmetal.workflows.wrapped import only_where
 from bcmetal_agent import wire
 from bcmetal_agent.wire_inventory import Disk
 from bcmetal_agent.wire_tasks import DriveOutcome, EraseDrive, EraseParams, EraseResult
@@ -38,12 +47,8 @@ Phase = Literal["inspect", "plant", "erase", "verify"]
 
 def methods_of(m: Machine) -> tuple[str, ...]:
     """The profile's methods that are the agent's, in its order."""
-    profiles = m.settings.profiles
-    if m.operation.verb == "commission":
-        commission = profiles.commission.get(str(m.input.get("profile") or m.pool.commission))
-        return commission.agent_methods if commission is not None else ()
-    release = profiles.release.get(str(m.input.get("profile") or m.pool.release))
-    return release.agent_methods if release is not None else ()
+    profile = erasing_profile(m)
+    return () if profile is None else profile.agent_methods
 
 
 async def intend_the_erase(m: Machine) -> Outcome:
@@ -66,13 +71,9 @@ async def plan_by_the_agent(m: Machine) -> Outcome:
     if isinstance(seen, Failed):
         return seen
     passed = {normal_serial(serial) for serial in waived(m)}
-    own = [disk for disk in own_disks(seen) if normal_serial(disk.serial or "") not in passed]
-    disks = {normal_serial(disk.serial or ""): disk for disk in own_disks(seen)}
-    nameless = [
-        disk.name
-        for disk in seen.disks
-        if not (disk.virtual_medium or disk.shared or disk.removable) and normal_serial(disk.serial or "") not in disks
-    ]
+    own = [disk for disk in named_disks(seen) if normal_serial(disk.serial or "") not in passed]
+    named = {normal_serial(disk.serial or "") for disk in named_disks(seen)}
+    nameless = [disk.name for disk in own_disks(seen) if normal_serial(disk.serial or "") not in named]
     if nameless:
         return Failed(
             "erase-unsupported", f"disks without a serial of their own cannot be told apart: {', '.join(nameless)}"
@@ -83,7 +84,7 @@ async def plan_by_the_agent(m: Machine) -> Outcome:
         return Failed("erase-unsupported", f"disks with one serial cannot be told apart: {', '.join(twins)}")
     known = await m.doors.store.read(drives.of_node, m.node.node_id)
     missing = sorted(
-        row.serial for row in known if row.may_hold_data and normal_serial(row.serial) not in disks.keys() | passed
+        row.serial for row in known if row.may_hold_data and normal_serial(row.serial) not in named | passed
     )
     by_others = {normal_serial(disk.serial or "") for disk in seen.disks if disk.shared}
     if missing and {normal_serial(serial) for serial in missing} <= by_others:
@@ -98,26 +99,12 @@ async def plan_by_the_agent(m: Machine) -> Outcome:
     plan = sorted(own, key=lambda disk: normal_serial(disk.serial or ""))
     if not plan and not passed:
         return Failed("erase-unsupported", "the agent sees no disk: an erase of nothing is no erase")
-    shared = await drives_seen_elsewhere(m, plan)
+    shared = await seen_elsewhere(m, [drive_of(disk) for disk in plan])
     if shared is not None:
         return shared
     seed = base64.b64encode(m.doors.entropy(32)).decode()
     m.remember(plan=[_planned(m, disk) for disk in plan], seed=seed)
     return Done()
-
-
-async def drives_seen_elsewhere(m: Machine, plan: Sequence[Disk]) -> Failed | None:
-    """Shared storage, or a drive that was moved and not looked for since: nobody writes there."""
-    return await _seen_elsewhere(m, [DriveSeen(disk.serial or "", disk.model, disk.wwn, None) for disk in plan])
-
-
-async def _seen_elsewhere(m: Machine, wanted: Sequence[DriveSeen]) -> Failed | None:
-    found = await m.doors.store.read(drives.seen_elsewhere, m.node.node_id, wanted)
-    if not found:
-        return None
-    return Failed(
-        "erase-shared-drive", f"drives that another node sees too are never written: {', '.join(sorted(found))}"
-    )
 
 
 def _planned(m: Machine, disk: Disk) -> dict[str, Any]:
@@ -240,9 +227,10 @@ async def erase_by_the_agent(m: Machine) -> Outcome:
     """Every drive of the plan says that it is erased."""
     if not erases(m) or not m.memo["plan"]:
         return Done()
-    shared = await _seen_elsewhere(
-        m, [DriveSeen(one["serial"], one["model"], one["wwn"], None) for one in m.memo["plan"]]
-    )  # another node may have been inspected since the plan
+    # another node may have been inspected since the plan
+    shared = await seen_elsewhere(
+        m, [DriveSeen(one["serial"], one["model"], one["wwn"], one["sizeBytes"]) for one in m.memo["plan"]]
+    )
     if shared is not None:
         return shared
     found = await _phase(m, "erase", m.memo["methods"])
@@ -323,14 +311,9 @@ def _record(m: Machine, one: DriveOutcome, planned: Mapping[str, Any]) -> dict[s
     }
 
 
-def _if_erasing(step: Step) -> Step:
-    """Where nothing is to be erased, the machine is not started again for it."""
-
-    @wraps(step)
-    async def skipping(m: Machine) -> Outcome:
-        return await step(m) if erases(m) and m.memo.get("plan") else Done()
-
-    return skipping
+def _writes(m: Machine) -> bool:
+    """Where nothing is written, the machine is not started again for it."""
+    return erases(m) and bool(m.memo.get("plan"))
 
 
 INSIDE: Final[Sequence[Step]] = (
@@ -339,6 +322,6 @@ INSIDE: Final[Sequence[Step]] = (
     mark_the_planned,
     plant_the_pattern,
     erase_by_the_agent,
-    *(_if_erasing(step) for step in RESTART),
+    *only_where(_writes, *RESTART),
     verify_by_the_agent,
 )

@@ -9,8 +9,8 @@ from bcmetal.comparing.root_device import LEAST_BYTES, Hints, NoRootDevice, root
 from bcmetal.decisions import Back, Done, Failed
 from bcmetal.store.agent_tasks import AgentTaskRow
 from bcmetal.store.values import MarkDrives
-from bcmetal.workflows.erasing_inside import drives_seen_elsewhere
-from bcmetal.workflows.inside import ref_of, seen_inside
+from bcmetal.workflows.erasing import seen_elsewhere
+from bcmetal.workflows.inside import drive_of, ref_of, seen_inside
 from bcmetal.workflows.machine import Machine, Outcome
 from bcmetal.workflows.tasks import result_of, task
 from bcmetal_agent import wire
@@ -52,7 +52,7 @@ async def choose_the_disk(m: Machine) -> Outcome:
             f"{_said(chosen)}, has sectors of {chosen.block_bytes} bytes, and images are made for {SECTOR}: "
             "choose another disk, or format it to sectors of 512 bytes",
         )
-    shared = await drives_seen_elsewhere(m, [chosen])
+    shared = await seen_elsewhere(m, [drive_of(chosen)])
     if shared is not None:
         return shared
     m.remember(disk=wire.to_doc(ref_of(chosen)), disk_said=_said(chosen))

@@ -8,12 +8,13 @@ from dataclasses import replace
 from typing import Final
 
 from bcmetal.comparing.differences import differences
+from bcmetal.comparing.judging import own_disks
 from bcmetal.comparing.views import stable
 from bcmetal.decisions import Done, Failed
 from bcmetal.placeholders import normal_serial, usable_serial
 from bcmetal.states import Disks
 from bcmetal.store import drives
-from bcmetal.store.agent_tasks import AgentTaskRow as _Row
+from bcmetal.store.agent_tasks import AgentTaskRow
 from bcmetal.store.values import DriveSeen, SetDrives, SetIdentifiers, SetNode, StoreInventory
 from bcmetal.workflows.identity import changed_identity, identifiers_of
 from bcmetal.workflows.machine import Machine, Outcome
@@ -32,7 +33,7 @@ SHOWN: Final = 12  # differences named in a condition
 async def look_from_inside(m: Machine) -> Outcome:
     """Have the agent's inventory: kept, compared with who the machine is, and with what its BMC shows; its disks are known from here on."""
     row = await task(m, LOOK, "inventory", InventoryParams())
-    if not isinstance(row, _Row):
+    if not isinstance(row, AgentTaskRow):
         return row
     seen = result_of(row, Inventory)
     if isinstance(seen, Failed):
@@ -82,7 +83,7 @@ def _compare(m: Machine, seen: Inventory, shown: SeenInventory | None) -> None:
 
 async def _know_the_disks(m: Machine, seen: Inventory, shown: SeenInventory | None) -> None:
     """What the agent sees, and what the BMC shows beside it: a drive behind a controller is the machine's too."""
-    found = {normal_serial(disk.serial or ""): _drive(disk) for disk in own_disks(seen)}
+    found = {normal_serial(disk.serial or ""): drive_of(disk) for disk in named_disks(seen)}
     for drive in usable_drives(shown) if shown is not None else ():
         same = found.get(normal_serial(drive.serial))
         found[normal_serial(drive.serial)] = drive if same is None else replace(same, model=drive.model or same.model)
@@ -93,24 +94,19 @@ async def _know_the_disks(m: Machine, seen: Inventory, shown: SeenInventory | No
         m.note(SetNode({"disks": Disks.FOREIGN}))
 
 
-def own_disks(seen: Inventory) -> list[Disk]:
-    """The disks that are this machine's and can be told apart: no medium of the BMC's, nothing shared, nothing that is pulled out."""
-    return [
-        disk
-        for disk in seen.disks
-        if not (disk.virtual_medium or disk.shared or disk.removable)
-        and usable_serial(normal_serial(disk.serial or ""))
-    ]
+def named_disks(seen: Inventory) -> list[Disk]:
+    """The machine's own disks that can be told apart by a serial of their own."""
+    return [disk for disk in own_disks(seen) if usable_serial(normal_serial(disk.serial or ""))]
 
 
-def _drive(disk: Disk) -> DriveSeen:
+def drive_of(disk: Disk) -> DriveSeen:
     return DriveSeen(disk.serial or "", disk.model, disk.wwn, disk.size_bytes)
 
 
 async def seen_inside(m: Machine) -> Inventory | Failed:
     """The agent's inventory of this operation."""
     row = await task(m, LOOK, "inventory", InventoryParams())
-    if not isinstance(row, _Row):
+    if not isinstance(row, AgentTaskRow):
         return Failed("internal", "the agent's inventory was not taken before it was needed")
     return result_of(row, Inventory)
 

@@ -16,7 +16,6 @@ Deep, which is the default where the BMC speaks IPMI alone, the agent looks from
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import wraps
 
 from bcmetal.decisions import Done, Failed
 from bcmetal.states import Disks
@@ -34,6 +33,7 @@ from bcmetal.workflows.machine import Machine, Outcome, Step
 from bcmetal.workflows.observing import note_clock, note_inventory, usable_drives
 from bcmetal.workflows.ramdisk import LEAVE, START
 from bcmetal.workflows.steps import UNDO, eject_media, power_off
+from bcmetal.workflows.wrapped import only_where
 from bcmetal_drivers.capabilities import Identifies, Inventories, Power, PowerState, Trust, TrustKind, need
 
 PIN_FIRST = "pin-first"  # the network's word for: the first certificate that is seen is the one
@@ -135,18 +135,14 @@ async def may_start_it(m: Machine) -> Outcome:
     return Done()
 
 
-def _if_deep(step: Step) -> Step:
-    @wraps(step)
-    async def skipping(m: Machine) -> Outcome:
-        return await step(m) if m.memo.get("deep") else Done()
-
-    return skipping
+def _is_deep(m: Machine) -> bool:
+    return bool(m.memo.get("deep"))
 
 
 DEEP = (
     *STEPS,
     may_start_it,
-    *(_if_deep(step) for step in (power_off, eject_media, *START, look_from_inside, *LEAVE)),
+    *only_where(_is_deep, power_off, eject_media, *START, look_from_inside, *LEAVE),
 )
 
 

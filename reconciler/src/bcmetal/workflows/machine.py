@@ -35,6 +35,7 @@ from bcmetal.store.values import (
     Work,
 )
 from bcmetal.vault import Vault
+from bcmetal.workflows.asked import Asked, asked_of
 from bcmetal_drivers.capabilities import Bmc, BmcAddress, Credential, Trust, TrustKind
 from bcmetal_drivers.errors import BadAddress
 
@@ -195,6 +196,10 @@ class Machine:
     @property
     def input(self) -> Mapping[str, Any]:
         return self.operation.input
+
+    @property
+    def asked(self) -> Asked:
+        return asked_of(self.node, self.input, self.pool, self.settings)
 
     @property
     def now(self) -> Micros:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from functools import wraps
 from typing import Final
 
 from sqlalchemy import Connection
@@ -26,6 +25,7 @@ from bcmetal.store.values import SetNode, SetSighting
 from bcmetal.workflows.machine import Machine, Outcome, Step
 from bcmetal.workflows.media import PLAIN_HTTP_WHY, arm, insert_the_medium, inserted
 from bcmetal.workflows.steps import clear_boot_override, eject_media, power_off, power_on, withdraw_the_medium
+from bcmetal.workflows.wrapped import once_more
 from bcmetal_drivers.capabilities import BootDevice, BootOnce, Power, PowerState, VirtualMedia, need, offers
 from bcmetal_drivers.errors import Unsupported
 
@@ -34,6 +34,9 @@ POWER_LOOK_S: Final = 30.0
 AWAY_S: Final = 120.0  # nobody looked for so long: the daemon was down
 HELLO_POLL_S: Final = 10.0  # a hello wakes the operation at once
 CONFLICTS_ALLOWED: Final = 2
+NETWORK_WHY: Final = (
+    "it boots its ramdisk over the network, unencrypted: whoever is on that network may change what it boots"
+)
 
 
 def boot_anew(m: Machine, why: str) -> Back:
@@ -93,11 +96,6 @@ async def offer_the_ramdisk(m: Machine) -> Outcome:
         m.condition("boot-path", "warning", "plain-network", NETWORK_WHY)
     m.remember(boot_offered=True, agent_awaited_at=None)
     return Done()
-
-
-NETWORK_WHY: Final = (
-    "it boots its ramdisk over the network, unencrypted: whoever is on that network may change what it boots"
-)
 
 
 def _offer_medium(
@@ -201,17 +199,6 @@ async def _never_called(m: Machine, waited: float) -> Outcome:
     return boot_anew(m, f"started {waited:.0f} s ago, and no agent called; {why}")
 
 
-def once_more(step: Step, ending: str) -> Step:
-    """The same step under a name of its own, for what a workflow does a second time."""
-
-    @wraps(step)
-    async def repeated(m: Machine) -> Outcome:
-        return await step(m)
-
-    repeated.__name__ = f"{getattr(step, '__name__', 'step')}_{ending}"
-    return repeated
-
-
 async def end_the_start(m: Machine) -> Outcome:
     """Whoever runs from this start's medium is nobody from now on; the next start is another."""
     await m.ready_to_act()
@@ -229,8 +216,6 @@ START: Final[Sequence[Step]] = (  # the machine is off, and its slots are empty
 )
 RESTART: Final[Sequence[Step]] = (
     end_the_start,
-    *(once_more(step, "again") for step in (power_off, eject_media, *START)),
+    *once_more("again", power_off, eject_media, *START),
 )
-LEAVE: Final[Sequence[Step]] = tuple(
-    once_more(step, "at_the_end") for step in (power_off, eject_media, withdraw_the_medium, clear_boot_override)
-)
+LEAVE: Final[Sequence[Step]] = once_more("at_the_end", power_off, eject_media, withdraw_the_medium, clear_boot_override)

@@ -19,7 +19,6 @@ With the agent's methods of erasing, 8 to 10 are as in release; a machine that i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import wraps
 
 from bcmetal.decisions import Again, Done, Failed
 from bcmetal.states import System
@@ -39,6 +38,7 @@ from bcmetal.workflows.steps import (
     power_off,
     withdraw_the_medium,
 )
+from bcmetal.workflows.wrapped import only_where
 from bcmetal_drivers.capabilities import Accounts, need
 from bcmetal_drivers.errors import DriverError, RejectedCredentials, Transient
 
@@ -47,14 +47,9 @@ def _machine_is_waived(m: Machine) -> bool:
     return bool((m.input.get("eraseWaiver") or {}).get("machine"))
 
 
-def _unless_waived(step: Step) -> Step:
+def _unless_waived(*steps: Step) -> tuple[Step, ...]:
     """A waiver for the whole machine skips every step that needs its BMC."""
-
-    @wraps(step)
-    async def skipping(m: Machine) -> Outcome:
-        return Done() if _machine_is_waived(m) else await step(m)
-
-    return skipping
+    return only_where(lambda m: not _machine_is_waived(m), *steps)
 
 
 async def hand_the_bmc_over(m: Machine) -> Outcome:
@@ -87,38 +82,17 @@ async def forget_its_secrets(m: Machine) -> Outcome:
 
 
 STEPS = (
-    *(_unless_waived(step) for step in (know_the_machine, plan_the_erase)),
+    *_unless_waived(know_the_machine, plan_the_erase),
     end_the_membership,
-    *(
-        _unless_waived(step)
-        for step in (
-            power_off,
-            eject_media,
-            withdraw_the_medium,
-            clear_boot_override,
-            *ERASE,
-        )
-    ),
+    *_unless_waived(power_off, eject_media, withdraw_the_medium, clear_boot_override, *ERASE),
     hand_the_bmc_over,
     forget_its_secrets,
 )
-
-
-def _if_erasing(step: Step) -> Step:
-    @wraps(step)
-    async def skipping(m: Machine) -> Outcome:
-        return await step(m) if erases(m) else Done()
-
-    return skipping
-
-
 BY_THE_AGENT = (
-    *(_unless_waived(step) for step in (know_the_machine, intend_the_erase)),
+    *_unless_waived(know_the_machine, intend_the_erase),
     end_the_membership,
-    *(_unless_waived(step) for step in (power_off, eject_media, withdraw_the_medium, clear_boot_override)),
-    *(_unless_waived(_if_erasing(step)) for step in (*START, look_from_inside)),
-    *(_unless_waived(step) for step in INSIDE),
-    *(_unless_waived(_if_erasing(step)) for step in LEAVE),
+    *_unless_waived(power_off, eject_media, withdraw_the_medium, clear_boot_override),
+    *_unless_waived(*only_where(erases, *START, look_from_inside), *INSIDE, *only_where(erases, *LEAVE)),
     hand_the_bmc_over,
     forget_its_secrets,
 )

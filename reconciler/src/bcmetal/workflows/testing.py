@@ -21,13 +21,9 @@ HOLD_POLL_S: Final = 30.0
 SHOWN: Final = 20
 
 
-def profile_of(m: Machine) -> CommissionProfile | None:
-    return m.settings.profiles.commission.get(str(m.input.get("profile") or m.pool.commission))
-
-
 async def compare_with_the_bom(m: Machine) -> Outcome:
     """The machine is made of what the profile's bill of materials lists; every difference is named."""
-    profile = profile_of(m)
+    profile = m.asked.commission_profile
     if profile is None or profile.bom is None:
         return Done()
     if m.memo.get("test_failed"):
@@ -76,7 +72,7 @@ def wanted_tests(profile: CommissionProfile) -> Iterator[TestParams]:
 
 async def test_the_hardware(m: Machine) -> Outcome:
     """Every test of the profile, one after the other, each with its log. One that cannot be run here is told, and fails too."""
-    profile = profile_of(m)
+    profile = m.asked.commission_profile
     if profile is None:
         return Done()
     if m.memo.get("test_failed"):
@@ -103,7 +99,7 @@ async def test_the_hardware(m: Machine) -> Outcome:
 
 async def _failed(m: Machine, code: str, why: str) -> Outcome:
     """Failed; or, where the profile says so, held first for somebody to look at the machine while it runs."""
-    profile = profile_of(m)
+    profile = m.asked.commission_profile
     m.condition("hardware", "error", code, why[:2000])
     if profile is None or not profile.hold_on_failure_s:
         return Failed(code, why[:2000])
