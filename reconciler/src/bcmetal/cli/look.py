@@ -242,7 +242,7 @@ def plan(
     """What VERB would do to nodes, and whether it would be allowed. Nothing is done. For power the action comes first: `plan power off NODE`."""
     given: dict[str, Any] = {"profile": profile_name, "confirmErase": confirm_erase, "rebuild": rebuild or None}
     if image:
-        given |= {"image": {"name": image}, "kind": "iso"}
+        given["image"] = {"name": image}
     if verb == "power":
         if nodes[0] not in POWER or len(nodes) == 1:
             raise click.UsageError(f"say which: plan power ACTION NODE..., with ACTION one of {', '.join(POWER)}")
