@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from bcmetal.comparing.differences import differences
-from bcmetal.comparing.views import bmc_inventory, stable
+from bcmetal.comparing.views import stable
 from bcmetal_agent.wire import Identifiers
 from bcmetal_agent.wire_inventory import Disk, Nic
 from bcmetal_drivers.capabilities import BmcInfo, Drive, Identity, Inventory
@@ -156,13 +155,6 @@ def test_what_bmcs_legitimately_leave_out_is_no_difference(agent: dict[str, Any]
 def test_a_drive_may_be_known_by_its_wwn_alone() -> None:
     drive = Drive("VENDORS-OWN-1", None, None, "nvme", wwn="eui.3634473052100001")
     assert named(bmc=replace(BMC, drives=(drive, *BMC.drives[1:]))) == []
-
-
-def test_a_stored_inventory_is_read_back() -> None:
-    doc = json.loads(json.dumps(asdict(BMC), default=dict))
-    assert named(bmc=bmc_inventory(doc)) == []
-    assert bmc_inventory({**doc, "of_later": 1}).identity == BMC.identity
-    assert named(agent=replace(AGENT, gpus=()), bmc=bmc_inventory(doc)) == ["GPUs: the BMC says 8, the agent sees 0"]
 
 
 def test_what_changes_with_each_boot_is_not_of_the_machine() -> None:
