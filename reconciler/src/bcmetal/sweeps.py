@@ -176,7 +176,7 @@ async def end_rescues(doors: Doors) -> None:
 
 
 async def retain(doors: Doors, owner: str) -> None:
-    """Drop what is older than it needs to be: idempotency keys after seven days, delivered events after fourteen, images of no medium."""
+    """Drop what is older than it needs to be: idempotency keys, delivered events, certificates, boot tokens, tasks and logs, images that nothing needs."""
     if not await doors.store.write(leases.take, "retention", owner, RETENTION_EVERY_S):
         return
     now = doors.clock.now()

@@ -67,6 +67,9 @@ _SERVED: Final = (
     .where(media.c.path == bindparam("a_path"))
     .values(served=media.c.served + 1, served_at=bindparam("a_now"))
 )
+_COUNT: Final = select(func.coalesce(func.sum(media.c.served), 0)).where(
+    media.c.operation_id == bindparam("operation_id"), media.c.path.startswith(PREFIX)
+)
 
 
 def offer(c: Connection, key: str, node_id: str, operation_id: str, expires_at: Micros | None, now: Micros) -> None:
@@ -114,10 +117,7 @@ def served(c: Connection, key: str, now: Micros) -> None:
 
 def served_count(c: Connection, operation_id: str) -> int:
     """How often the operation's initrd was asked for, over all its offers."""
-    found = select(func.coalesce(func.sum(media.c.served), 0)).where(
-        media.c.operation_id == operation_id, media.c.path.startswith(PREFIX)
-    )
-    return int(c.execute(found).scalar_one())
+    return int(c.execute(_COUNT, {"operation_id": operation_id}).scalar_one())
 
 
 def _row(row: Row[Any]) -> OfferRow:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -62,7 +63,7 @@ def over(c: Connection, now: Micros) -> tuple[Rescue, ...]:
     return tuple(one for one in found if one is not None and one.ends_at is not None and one.ends_at <= now)
 
 
-def told(rescue: Rescue | None, stamp: Any) -> dict[str, Any] | None:
+def told(rescue: Rescue | None, stamp: Callable[[int | None], str | None]) -> dict[str, Any] | None:
     """As the view shows it; None where there is nothing to tell."""
     if rescue is None or (rescue.ready is None and rescue.ends_at is None):
         return None

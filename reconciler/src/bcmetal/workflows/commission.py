@@ -13,7 +13,8 @@
 11. verify_the_erase      each drive read back and recorded
 12. record_the_baseline   the BMC's accounts, network and firmware, to be compared at release
 
-Where the profile has tests, a bill of materials, or methods of erasing that are the agent's, the machine starts its ramdisk after 8:
+Where the profile has tests, a bill of materials, or methods of erasing that are the agent's, the machine starts its ramdisk after 8. Step 3
+is `intend_the_erase` then, unless the BMC erases: it plans at 3 as above, and does 9 to 11 after 16.
 
 9. offer_the_ramdisk, insert_the_ramdisk, arm_the_ramdisk, start_the_ramdisk, wait_for_the_agent
 10. look_from_inside      compared with the BMC's view, each difference named
@@ -21,8 +22,9 @@ Where the profile has tests, a bill of materials, or methods of erasing that are
 12. test_the_hardware     each test with its log; where the profile says so, a machine that failed is held for somebody to look at
 13. plan_by_the_agent, ask_the_drives, mark_the_planned, plant_the_pattern, erase_by_the_agent
 14. end_the_start and the start again, for what an erase left is looked at after a power cycle
-15. verify_by_the_agent   what the daemon had planted is gone; each drive has its record
+15. verify_by_the_agent   what the daemon had planted is gone; each drive has its record (13 to 15 only where the agent erases)
 16. power_off_at_the_end, eject_media_at_the_end, withdraw_the_medium_at_the_end, clear_boot_override_at_the_end
+    say_not_erased        where the profile erases nothing
 17. record_the_baseline
 """
 

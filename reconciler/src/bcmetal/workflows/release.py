@@ -13,8 +13,8 @@
 11. compare_the_baseline   what the tenant changed at the BMC is named, and fails
 12. let_the_system_go      there is no system on it any more
 
-Where the profile lists methods of the agent's, 8 to 10 are the agent's: the ramdisk starts, every drive is planned, asked, planted with a
-pattern, erased, and read again after a power cycle (as in commission).
+Where the profile lists methods of the agent's, 2 is `intend_the_erase`, and 8 to 10 are the agent's: the ramdisk starts, every drive is
+planned, asked, planted with a pattern, erased, and read again after a power cycle (9 to 16 of a commission, without its tests).
 """
 
 from __future__ import annotations

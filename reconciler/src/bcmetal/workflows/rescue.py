@@ -17,10 +17,10 @@ With keys or a password's hash the agent in the ramdisk opens SSH to them, the d
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from bcmetal.boot.fetch import ImageSource
 from bcmetal.decisions import Done, Failed
+from bcmetal.store import rescues
 from bcmetal.store.agent_tasks import AgentTaskRow
 from bcmetal.workflows.asked import Asked
 from bcmetal.workflows.machine import Machine, Outcome, Step
@@ -35,8 +35,6 @@ from bcmetal.workflows.ramdisk import START
 from bcmetal.workflows.steps import UNDO, eject_media, know_the_machine, power_off
 from bcmetal.workflows.tasks import result_of, task
 from bcmetal_agent.wire_tasks import RescueParams, RescueReady
-
-RESCUE_TASK: Final = "rescue"
 
 
 async def fetch_the_rescue_iso(m: Machine) -> Outcome:
@@ -63,7 +61,7 @@ async def open_the_rescue(m: Machine) -> Outcome:
     params = RescueParams(
         ssh_keys=tuple(m.input.get("sshKeys") or ()), expires_in_s=int(m.input.get("expiresAfterS") or 0)
     )
-    row = await task(m, RESCUE_TASK, "rescue", params)
+    row = await task(m, rescues.TASK, "rescue", params)
     if not isinstance(row, AgentTaskRow):
         return row
     ready = result_of(row, RescueReady)

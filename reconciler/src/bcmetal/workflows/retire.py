@@ -13,7 +13,7 @@
 11. hand_the_bmc_over     to the pool's hand-over credential, where it names one
 12. forget_its_secrets    unless they are to be kept
 
-With the agent's methods of erasing, 8 to 10 are as in release; a machine that is clean is not started for it.
+With the agent's methods of erasing, 2 and 8 to 10 are as in release; a machine that is clean is not started for it.
 """
 
 from __future__ import annotations
