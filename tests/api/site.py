@@ -17,6 +17,8 @@ from sqlalchemy import Connection, text
 
 from bcmetal.api.app import Services, build_app
 from bcmetal.api.auth import CERTIFICATE
+from bcmetal.boot.fetch import FetchPolicy
+from bcmetal.boot.shelf import Shelf
 from bcmetal.decisions import SECOND, Micros
 from bcmetal.events import Feed
 from bcmetal.settings import Pool, Settings, check
@@ -34,6 +36,12 @@ T = TypeVar("T")
 TENANT: Final = "tenant-a"
 POOL: Final = "pool-a"
 STEPS: Final = ("look", "act", "see")
+
+
+def nowhere() -> FetchPolicy:
+    """No test of the API fetches anything: no host is allowed."""
+    return FetchPolicy((), 1, None)
+
 
 DOC: Final[dict[str, Any]] = {
     "daemon": {"images_from": ["mirror.example", "10.9.0.0/24"]},
@@ -110,6 +118,7 @@ class Site:
         self.vault = Vault([VaultKey(os.urandom(32))])
         self.settings: Settings = check(self.doc)
         self.feed = Feed(self.store, "test")
+        self.shelf = Shelf(self.folder / "images", nowhere)
         self.services = Services(
             store=self.store,
             settings=lambda: self.settings,
@@ -120,6 +129,7 @@ class Site:
             steps_of=self.steps_of,
             version="0",
             feed=self.feed,
+            shelf=self.shelf,
         )
         self.app = build_app(self.services)
         for name, tenant in KEYS.items():
@@ -131,6 +141,7 @@ class Site:
     vault: Vault = field(init=False)
     settings: Settings = field(init=False)
     feed: Feed = field(init=False)
+    shelf: Shelf = field(init=False)
     services: Services = field(init=False)
     app: Any = field(init=False)
 
@@ -141,6 +152,7 @@ class Site:
         return STEPS
 
     def close(self) -> None:
+        self.shelf.close()
         self.run(self.store.close())
         self.loop.close()
 

@@ -139,4 +139,5 @@ def test_who_may_read_may_not_fetch_or_delete(site: Site, shelf: Shelf) -> None:
 
 
 def test_a_daemon_without_a_shelf_says_so(site: Site) -> None:
+    site.app = build_app(replace(site.services, shelf=None))
     assert site.post(LIST, {"tenantId": TENANT}, "reader").code == "UNAVAILABLE"

@@ -19,6 +19,8 @@ from hypothesis import strategies as st
 
 from bcmetal.api.app import openapi_document
 from bcmetal.api.calls import METHODS
+from bcmetal.boot.fetch import FetchPolicy
+from bcmetal.boot.shelf import Shelf
 from bcmetal.states import SideVerb, Verb
 from bcmetal_agent.wire import TRUST_BUNDLE_PATH
 from join.conformance import Fuzzed, closed, narrowed
@@ -38,7 +40,9 @@ SETTINGS: Final = settings(
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JoinSite]:
-    made = JoinSite(f"sqlite:///{tmp_path_factory.mktemp('fuzz') / 'db'}")
+    folder = tmp_path_factory.mktemp("fuzz")
+    nowhere = FetchPolicy((), 1, None)  # nothing is fetched
+    made = JoinSite(f"sqlite:///{folder / 'db'}", shelf=Shelf(folder / "images", lambda: nowhere))
     yield made
     made.close()
 

@@ -26,6 +26,7 @@ from bcmetal.api.app import Services, build_app
 from bcmetal.api.joining import JoinServices, build_join_app
 from bcmetal.api.node_door import build_node_app
 from bcmetal.api.node_tls import PEER
+from bcmetal.boot.shelf import Shelf
 from bcmetal.decisions import SECOND, Micros
 from bcmetal.join.authority import Authority
 from bcmetal.join.ca import IssuerKind, make_issuer, make_root, pem_of
@@ -136,6 +137,7 @@ class JoinSite:
     skipped: int = 0
     vendors: tuple[x509.Certificate, ...] = ()
     with_ca: bool = True
+    shelf: Shelf | None = None
 
     loop: asyncio.AbstractEventLoop = field(init=False)
     store: OpenStore = field(init=False)
@@ -169,6 +171,7 @@ class JoinSite:
             steps_of=lambda verb, node, given, pool: ("look", "act"),
             version="0",
             roots=lambda: self.authority.roots_to_pin() if self.with_ca else (),
+            shelf=self.shelf,
         )
         joining = JoinServices(
             store=self.store,
@@ -201,6 +204,8 @@ class JoinSite:
         self.skipped += int(seconds * SECOND)
 
     def close(self) -> None:
+        if self.shelf is not None:
+            self.shelf.close()
         self.run(self.store.close())
         self.loop.close()
 
