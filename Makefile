@@ -2,6 +2,8 @@
 PYTHON ?= python3
 # How many test processes run at once. A file's tests stay together and files start in their order: the long ones are not the last.
 TEST_WORKERS ?= 2
+# What a machine's whole way covers too: part of `make e2e` alone.
+COVERED := tests/machine/test_what_machines_boot.py tests/machine/test_rack.py
 KILL_SEEDS ?= 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20
 VENV := .venv
 BIN := $(VENV)/bin
@@ -24,7 +26,7 @@ demo: $(STAMP)  ## Twelve Redfish and four IPMI machines through their whole lif
 
 test: $(STAMP)  ## All tests
 	@sh scripts/system-packages.sh $(VENV)
-	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder $(patsubst %,--ignore=%,$(COVERED))
 
 e2e: $(STAMP)  ## Whole machines under qemu without KVM, from bare disks to a joined system and back: a quarter of an hour
 	@sh scripts/machine-packages.sh
