@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from bcmetal.comparing.bom import Bom, parse
 from bcmetal.comparing.judging import judge
 from bcmetal.comparing.learning import learn
+from bcmetal.comparing.spelling import same_model
 from bcmetal.errors import InvalidInput
 from bcmetal_agent.wire import Identifiers
 from bcmetal_agent.wire_inventory import Board, Cpu, Disk, Gpu, Inventory, Nic, Tpm
@@ -171,3 +172,9 @@ def test_whatever_a_machine_says_what_is_learned_is_toml_and_holds_for_it(machin
     text = learn(machine, name=name)
     tomllib.loads(text)
     assert judge(parse(text), machine) == ()
+
+
+def test_a_model_without_a_letter_is_the_same_as_itself_alone() -> None:
+    assert same_model("_", "_")
+    assert not same_model("_", "-")
+    assert not same_model("", "")

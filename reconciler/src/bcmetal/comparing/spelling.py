@@ -57,6 +57,8 @@ def model_words(text: object) -> frozenset[str]:
 
 def same_model(one: object, other: object) -> bool:
     """One holds all the words of the other, or begins with it: SCSI's INQUIRY has room for 16 characters."""
+    if one and one == other:  # also where nothing of it is a letter or a digit
+        return True
     first, second = model_words(one), model_words(other)
     short, long = sorted((folded(one), folded(other)), key=len)
     if not first or not second:
