@@ -26,6 +26,7 @@ demo: $(STAMP)  ## Twelve Redfish and four IPMI machines through their whole lif
 
 test: $(STAMP)  ## All tests
 	@sh scripts/system-packages.sh $(VENV)
+	@sh scripts/machine-packages.sh
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder $(patsubst %,--ignore=%,$(COVERED))
 
 e2e: $(STAMP)  ## Whole machines under qemu without KVM, from bare disks to a joined system and back: a quarter of an hour
