@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
+from pathlib import Path
 from typing import Protocol, TypeVar, runtime_checkable
 
 from pydantic import SecretStr
@@ -212,10 +214,152 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Account:
+    """`slot` is the account's id at the BMC, which stays when its name changes."""
+
     slot: str
     username: str
     role: str | None = None
     enabled: bool = True
+    locked: bool | None = None  # None: the BMC does not say
+    password_expired: bool | None = None  # the password must be changed before anything else is allowed
+    expires: str | None = None  # when the account (or its password) ends, RFC 3339; None: never, or not said
+
+
+@dataclass(frozen=True, slots=True)
+class AccountPolicy:
+    """The BMC's rules for accounts. None: the BMC does not say. A threshold of 0: accounts never lock."""
+
+    password_shortest: int | None = None
+    password_longest: int | None = None
+    username_longest: int | None = None
+    lockout_threshold: int | None = None  # failed logins in a row
+    lockout_s: int | None = None
+    lockout_reset_s: int | None = None  # after which failures are forgotten
+
+
+BiosValue = str | int | float | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class BiosState:
+    """`pending` waits for the next boot. `rejected`: attribute → why, of what the last boot did not take; "" names no attribute."""
+
+    attributes: Mapping[str, BiosValue]
+    pending: Mapping[str, BiosValue] = field(default_factory=dict)
+    rejected: Mapping[str, str] = field(default_factory=dict)
+
+
+class KeyReset(StrEnum):
+    FACTORY = "factory"  # the maker's keys
+    DELETE_ALL = "delete-all"
+    DELETE_PK = "delete-pk"  # setup mode
+
+
+@dataclass(frozen=True, slots=True)
+class FirmwareComponent:
+    """`ref` names it in an update's targets. `updateable` None: the BMC does not say."""
+
+    ref: str
+    name: str
+    version: str
+    updateable: bool | None = None
+    software_id: str | None = None
+    state: str | None = None  # Redfish Status.State, lower-case; None: not said
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """A volume of a RAID controller. `raid` is Redfish's RAIDType (RAID0, RAID1, …), None where not said."""
+
+    ref: str
+    name: str
+    raid: str | None
+    capacity_bytes: int | None
+    drives: tuple[str, ...]  # serials
+    health: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeWanted:
+    raid: str  # RAID0, RAID1, RAID5, RAID6, RAID10
+    drives: tuple[str, ...]  # serials, all of one controller
+    name: str | None = None
+    capacity_bytes: int | None = None  # None: all that there is
+
+
+class SensorKind(StrEnum):
+    TEMPERATURE = "temperature"
+    FAN = "fan"
+    VOLTAGE = "voltage"
+    CURRENT = "current"
+    POWER = "power"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Sensor:
+    """`value` None: no reading now. `unit` is UCUM as in Redfish (Cel, V, A, W, {rev}/min, %). `thresholds`: lower-critical, upper-caution, …"""
+
+    name: str
+    kind: SensorKind
+    value: float | None
+    unit: str | None = None
+    health: str | None = None  # "ok", "warning", "critical"; None: not said
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One entry of the BMC's event log. `at` is RFC 3339 as the BMC's clock had it, None where it had none."""
+
+    ref: str
+    at: str | None
+    severity: str | None  # "ok", "warning", "critical"; None: not said
+    message: str
+    sensor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BmcInterface:
+    name: str
+    mac: str | None = None
+    ipv4: tuple[str, ...] = ()  # with prefix length where it is known
+    ipv6: tuple[str, ...] = ()
+    gateway: str | None = None
+    dhcp: bool | None = None
+    vlan: int | None = None
+    hostname: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleAccess:
+    """A way to the serial console. `kind`: ssh, ipmi-sol, telnet, web. `how`: what a person types there, "" where nothing is known."""
+
+    kind: str
+    host: str
+    port: int
+    how: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BmcEvent:
+    """What a BMC told by itself. `ref` orders and identifies it where the BMC gives one, else ""."""
+
+    ref: str
+    at: str | None
+    severity: str | None
+    message: str
+    message_id: str | None = None
+    about: str | None = None  # path of the resource
+
+
+@dataclass(frozen=True, slots=True)
+class HostWay:
+    """One way from the host into its BMC without a password: `redfish-host-interface`, `kcs`, `usb-lan`. `open` None: not said."""
+
+    name: str
+    open: bool | None
+    closable: bool
 
 
 # ---------------------------------------------------------------- capabilities
@@ -318,6 +462,149 @@ class DriveErase(Protocol):
 class Baseline(Protocol):
     def baseline(self) -> Mapping[str, object]:
         """What must be the same when a tenant hands the machine back: accounts, network, firmware, boot settings. Plain JSON."""
+        ...
+
+
+@runtime_checkable
+class BootAlways(Protocol):
+    def boot_always(self, device: BootDevice, mode: BootMode | None = None) -> None:
+        """A lasting override, read back: raises NotAsAsked when the BMC shows another, Unsupported where it knows none."""
+        ...
+
+
+@runtime_checkable
+class SecureBootKeys(Protocol):
+    def reset_secure_boot_keys(self, to: KeyReset) -> None:
+        """Ask for it once; in force from the next boot on."""
+        ...
+
+
+@runtime_checkable
+class Jobs(Protocol):
+    def job(self, ref: str) -> Job:
+        """How a job stands that one of the methods here began. One that the BMC no longer knows is UNKNOWN."""
+        ...
+
+
+@runtime_checkable
+class Bios(Protocol):
+    def bios(self) -> BiosState: ...
+    def set_bios(self, attributes: Mapping[str, BiosValue]) -> None:
+        """Write to the Settings resource; pending until the next boot. Raises Refused naming attributes that do not exist or are read-only."""
+        ...
+
+    def reset_bios(self) -> None:
+        """To the maker's defaults, from the next boot on."""
+        ...
+
+
+@runtime_checkable
+class Firmware(Protocol):
+    def firmware(self) -> tuple[FirmwareComponent, ...]: ...
+    def update_firmware(self, url: str, targets: tuple[str, ...] = ()) -> Job:
+        """The BMC fetches the image itself (UpdateService.SimpleUpdate). `targets`: refs; empty: the BMC finds out."""
+        ...
+
+    def push_firmware(self, image: Path, targets: tuple[str, ...] = ()) -> Job:
+        """Send the image (MultipartHttpPushUri, else HttpPushUri)."""
+        ...
+
+
+@runtime_checkable
+class Volumes(Protocol):
+    def volumes(self) -> tuple[Volume, ...]: ...
+    def create_volume(self, wanted: VolumeWanted) -> Job: ...
+    def delete_volume(self, ref: str) -> Job:
+        """Destroys what is on it."""
+        ...
+
+
+@runtime_checkable
+class Sensors(Protocol):
+    def sensors(self) -> tuple[Sensor, ...]: ...
+    def power_draw_w(self) -> float | None:
+        """What the machine draws now; None: the BMC does not say."""
+        ...
+
+
+@runtime_checkable
+class EventLog(Protocol):
+    def event_log(self, limit: int = 100) -> tuple[LogEntry, ...]:
+        """The newest `limit` entries, oldest first."""
+        ...
+
+    def clear_event_log(self) -> None: ...
+
+
+@runtime_checkable
+class Indicator(Protocol):
+    def identified(self) -> bool | None: ...
+    def identify(self, on: bool) -> None: ...
+
+
+@runtime_checkable
+class AccountControl(Protocol):
+    """Accounts by `slot` (their id), for names may be changed. All but `account_policy` are read back."""
+
+    def account_policy(self) -> AccountPolicy: ...
+    def set_account_policy(self, policy: AccountPolicy) -> None:
+        """Only what is not None."""
+        ...
+
+    def create_account(self, username: str, password: SecretStr, role: str) -> Account: ...
+    def enable_account(self, slot: str, on: bool) -> None: ...
+    def delete_account(self, slot: str) -> None:
+        """Where accounts are fixed slots: emptied, else disabled."""
+        ...
+
+
+@runtime_checkable
+class BmcReset(Protocol):
+    def reset_bmc(self, hard: bool = False) -> None:
+        """Restart the BMC, not the machine. It answers nothing for minutes afterwards."""
+        ...
+
+
+@runtime_checkable
+class BmcClock(Protocol):
+    def bmc_clock(self) -> str | None:
+        """RFC 3339; None: the BMC does not say."""
+        ...
+
+    def set_bmc_clock(self, at: datetime) -> None: ...
+
+
+@runtime_checkable
+class BmcNetwork(Protocol):
+    def bmc_network(self) -> tuple[BmcInterface, ...]: ...
+
+
+@runtime_checkable
+class Console(Protocol):
+    def consoles(self) -> tuple[ConsoleAccess, ...]:
+        """The ways that are switched on, best first."""
+        ...
+
+
+@runtime_checkable
+class Events(Protocol):
+    def events(self, wait_s: float, after: str | None = None) -> tuple[BmcEvent, ...]:
+        """What came within `wait_s`: by server-sent events where the BMC offers them, else by reading its log. `after`: a ref."""
+        ...
+
+
+@runtime_checkable
+class HostWays(Protocol):
+    def host_ways(self) -> tuple[HostWay, ...]: ...
+    def close_host_way(self, name: str) -> None:
+        """Close one, and read it back. Raises Unsupported where the maker offers no way to."""
+        ...
+
+
+@runtime_checkable
+class Remembers(Protocol):
+    def learned(self) -> Mapping[str, object]:
+        """What was found out about this BMC, as plain JSON to be given to `open_bmc` the next time. Holds no secret."""
         ...
 
 
