@@ -39,7 +39,7 @@ from bcmetal_drivers.refusals import error_view, refusal, says_failure, words
 from bcmetal_drivers.schemes import REDFISH_HTTP
 from bcmetal_drivers.session import Session
 from bcmetal_drivers.tcp import Deadline
-from bcmetal_drivers.wire import Answer, Line
+from bcmetal_drivers.wire import Answer, Line, Upload
 
 CLOSE_S: Final = 3.0
 REDIRECTS: Final = 3
@@ -146,7 +146,7 @@ class Door:
     def post(
         self, path: str = "", data: object = None, headers: Mapping[str, str] | None = None, **_: object
     ) -> Answer:
-        """Without data `{}` is sent: a bare POST is answered 415 or 400 by several makers."""
+        """`data` is sent as JSON, an Upload as it is. Without data `{}` is sent: a bare POST is answered 415 or 400 by several makers."""
         return self._checked("POST", path, {} if data is None else data, headers)
 
     def put(self, path: str = "", data: object = None, headers: Mapping[str, str] | None = None, **_: object) -> Answer:
@@ -201,8 +201,9 @@ class Door:
         session = self._session
         if session is None:
             raise Refused(f"{self.origin}{path}: no credentials for this BMC")
-        body = None if data is None else json.dumps(data).encode()
-        typed = {**headers, "Content-Type": "application/json"} if body is not None else dict(headers)
+        body = data if data is None or isinstance(data, Upload) else json.dumps(data).encode()
+        kind = data.kind if isinstance(data, Upload) else "application/json"
+        typed = {**headers, "Content-Type": kind} if body is not None else dict(headers)
         answer = self._send(method, path, {**typed, **session.headers()}, body)
         while (
             answer.status_code == 401
@@ -228,7 +229,7 @@ class Door:
         query = quote(parts.query, safe="/%:@!$&'()*+,;=~-._?")
         return f"{path}?{query}" if query else path
 
-    def _send(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
+    def _send(self, method: str, path: str, headers: Mapping[str, str], body: bytes | Upload | None) -> Answer:
         """One request; a GET once more when the kept-alive line turns out to be dropped."""
         self._asked = self.origin + path
         write = method != "GET"

@@ -13,12 +13,13 @@ import math
 import select
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from bcmetal_drivers.capabilities import Limits, Trust
-from bcmetal_drivers.errors import Malformed, ServerFault
+from bcmetal_drivers.errors import Malformed, Refused, ServerFault
 from bcmetal_drivers.tcp import Deadline, connect
 from bcmetal_drivers.tls import handshake
 
@@ -53,6 +54,33 @@ class _Sock:
 
     def close(self) -> None:
         """The line outlives each answer; `Line.close` ends it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A request's body of which `file` is read while it is sent; `size` is the file's, and what it must still have then."""
+
+    kind: str  # the Content-Type
+    file: Path
+    size: int
+    before: bytes = b""
+    after: bytes = b""
+
+    @property
+    def length(self) -> int:
+        return len(self.before) + self.size + len(self.after)
+
+    def chunks(self) -> Iterator[bytes]:
+        """The whole body from its beginning. Raises Refused when the file is not as long as it was."""
+        yield self.before
+        left = self.size
+        with self.file.open("rb") as source:
+            while left and (chunk := source.read(min(CHUNK, left))):
+                left -= len(chunk)
+                yield chunk
+        if left:
+            raise Refused(f"{self.file.name} became shorter while it was sent")
+        yield self.after
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,17 +164,25 @@ class Line:
         self._sock = sock
         return False
 
-    def ask(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
-        """One request, one answer."""
+    def ask(self, method: str, path: str, headers: Mapping[str, str], body: bytes | Upload | None) -> Answer:
+        """One request, one answer. An upload may be answered before all of it was taken."""
         connection = http.client.HTTPConnection(self._host, self._port)
         connection.auto_open = 0
         connection.sock = _Sock(self)
         url = self._origin + path
         self.sent = False
-        connection.request(method, path, body=body, headers=dict(headers))
+        whole = True
+        if isinstance(body, Upload):
+            sized = {**headers, "Content-Length": str(body.length)}
+            try:
+                connection.request(method, path, body=body.chunks(), headers=sized)
+            except (BrokenPipeError, ConnectionResetError):
+                whole = False  # it may have said why before it hung up
+        else:
+            connection.request(method, path, body=body, headers=dict(headers))
         with connection.getresponse() as response:
             content = _read(response, url)
-            keep = not response.will_close
+            keep = whole and not response.will_close
             answer = Answer(response.status, response.headers, content, url)
         if not keep:
             self.close()
