@@ -14,6 +14,7 @@ from pydantic import SecretStr
 from bcmetal_drivers import (
     doors,
     redfish_accounts,
+    redfish_bios,
     redfish_boot,
     redfish_drives,
     redfish_identity,
@@ -25,6 +26,9 @@ from bcmetal_drivers.capabilities import (
     Account,
     Accounts,
     Baseline,
+    Bios,
+    BiosState,
+    BiosValue,
     Bmc,
     BmcAddress,
     BmcInfo,
@@ -133,6 +137,20 @@ class RedfishBmc:
         with self._call() as tree:
             redfish_boot.set_secure_boot(tree, on)
 
+    # ------------------------------------------------------------ BIOS settings
+
+    def bios(self) -> BiosState:
+        with self._call() as tree:
+            return redfish_bios.bios(tree)
+
+    def set_bios(self, attributes: Mapping[str, BiosValue]) -> None:
+        with self._call() as tree:
+            redfish_bios.set_bios(tree, attributes)
+
+    def reset_bios(self) -> None:
+        with self._call() as tree:
+            redfish_bios.reset_bios(tree)
+
     # ------------------------------------------------------------ virtual media
 
     def insert(self, url: str) -> Slot:
@@ -206,3 +224,4 @@ _conforms_inventory: type[Inventories] = RedfishBmc
 _conforms_accounts: type[Accounts] = RedfishBmc
 _conforms_erase: type[DriveErase] = RedfishBmc
 _conforms_baseline: type[Baseline] = RedfishBmc
+_conforms_bios: type[Bios] = RedfishBmc

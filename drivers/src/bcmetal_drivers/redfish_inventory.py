@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 
 import sushy.exceptions
 
+from bcmetal_drivers import redfish_bios
 from bcmetal_drivers import redfish_identity as parts
 from bcmetal_drivers.capabilities import BmcInfo, Identity, Inventory
 from bcmetal_drivers.door import STUMBLES, translated
@@ -98,6 +99,7 @@ def _offered(tree: Tree, system: Doc, erases: bool) -> tuple[str, ...]:
         "Accounts": link(tree.root(), "AccountService") is not None,
         "DriveErase": erases,
         "Baseline": True,
+        "Bios": redfish_bios.offered(system),
     }
     return tuple(name for name, there in has.items() if there)
 

@@ -30,6 +30,8 @@ def show_root(inside: Interior, call: Call) -> Answer:
     }
     for absent in ("Registries", "CertificateService", "@Redfish.Copyright"):
         answer.doc.pop(absent, None)
+    if inside.quirks.bios_registry:
+        answer.doc["Registries"] = link(f"{ROOT}/Registries")
     if inside.quirks.session_service:
         answer.doc["SessionService"] = link(f"{ROOT}/SessionService")
         answer.doc["Links"] = {"Sessions": link(f"{ROOT}/SessionService/Sessions")}
@@ -75,6 +77,9 @@ def show_system(inside: Interior, call: Call, system: str) -> Answer:
         "TrustedModules": [{"InterfaceType": "TPM2_0", "FirmwareVersion": "7.2.2.0", "Status": {"State": "Enabled"}}],
     }
     answer.doc.pop("@Redfish.Copyright", None)
+    answer.doc.pop("Bios", None)
+    if quirks.bios:
+        answer.doc["Bios"] = link(f"{ROOT}/Systems/{system}/Bios")
     answer.doc["ProcessorSummary"]["Model"] = hardware.cpu_model
     reset = answer.doc["Actions"]["#ComputerSystem.Reset"]
     reset["ResetType@Redfish.AllowableValues"] = list(RESETS)

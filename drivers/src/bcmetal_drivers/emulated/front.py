@@ -10,13 +10,14 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import parse_qs
 
 from pydantic import SecretStr
 
-from bcmetal_drivers.emulated import computer, parts, services, slots
+from bcmetal_drivers.emulated import bios, computer, parts, services, slots
 from bcmetal_drivers.emulated.accounts import Accounts, Login
 from bcmetal_drivers.emulated.application import OneChassis, ResourceDrivers, ask
 from bcmetal_drivers.emulated.faults import Rule, Rules
@@ -33,7 +34,7 @@ from bcmetal_drivers.emulated.vmedia import LOOPBACK, RackMedia, Reach
 
 ROUTES: Final = tuple(
     (method, re.compile(re.escape(ROOT) + pattern), handler)
-    for method, pattern, handler in (*computer.ROUTES, *services.ROUTES, *parts.ROUTES, *slots.ROUTES)
+    for method, pattern, handler in (*bios.ROUTES, *computer.ROUTES, *services.ROUTES, *parts.ROUTES, *slots.ROUTES)
 )
 OPEN: Final = ("/redfish", ROOT, f"{ROOT}/odata", f"{ROOT}/$metadata")
 VOLATILE: Final = ("PowerState", "DateTime", "@odata.etag")
@@ -90,6 +91,7 @@ class RedfishFront:
         )  # fmt: skip
         for machine in machines.values():
             machine.settle_first = self.tasks.settle
+            machine.at_boot.append(partial(bios.boot, self.quirks, machine))
         self._listener = Listener(host, port, self._wsgi, certificate, name)
 
     # ------------------------------------------------------------ for the rack

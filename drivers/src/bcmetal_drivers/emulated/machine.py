@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 from uuid import UUID
 
 from bcmetal_drivers.capabilities import BootDevice, BootMode, BootOverride, PowerAction, PowerState
+from bcmetal_drivers.emulated.board import Board
 
 CD: Final = "Cd"
 FLOPPY: Final = "Floppy"
@@ -136,6 +137,10 @@ class Machine:
         self.identify = False
         self.lock = threading.RLock()
         self.settle_first: Callable[[], None] = lambda: None
+        self.board = Board()
+        self.at_boot: list[
+            Callable[[float], None]
+        ] = []  # what a boot brings about before anything is booted; the lock is held
         self._clock = clock
         self._drives = dict(drives)
         self._power = PowerState.OFF
@@ -221,6 +226,10 @@ class Machine:
     def boot_mode(self, mode: BootMode) -> None:
         with self._settled():
             self._boot_mode = mode
+
+    def switch_mode(self, mode: BootMode) -> None:
+        """As a boot does by the BIOS settings; the lock is held."""
+        self._boot_mode = mode
 
     def arm(self, device: BootDevice, once: bool, mode: BootMode | None = None) -> None:
         """Set the override for the next boot (`once`) or for all; device NONE clears it. A mode stays for later boots too."""
@@ -356,6 +365,8 @@ class Machine:
         return (BootDevice.DISK if device is BootDevice.NONE else device), None
 
     def _boot(self, at: float) -> BootDevice:
+        for begin in self.at_boot:
+            begin(at)
         device, medium = self._choice()
         self._secure_boot_now = self._secure_boot
         self._boots.append(
@@ -390,6 +401,7 @@ class Machine:
                 "drives": [asdict(drive) for drive in self._drives.values()],
                 "secure_boot": [self._secure_boot, self._secure_boot_now],
                 "nmis": self._nmis,
+                "board": self.board.snapshot(),
                 "power_lag_s": self.power_lag_s,
                 "ignores_soft_off": self.ignores_soft_off,
                 "health": self.health,
@@ -416,5 +428,6 @@ class Machine:
             self._drives = {drive["serial"]: EmulatedDrive(**drive) for drive in doc["drives"]}
             self._secure_boot, self._secure_boot_now = doc["secure_boot"]
             self._nmis = doc["nmis"]
+            self.board.restore(doc["board"])
             self.power_lag_s, self.ignores_soft_off = doc["power_lag_s"], doc["ignores_soft_off"]
             self.health, self.asset_tag, self.identify = doc["health"], doc["asset_tag"], doc["identify"]

@@ -33,6 +33,17 @@ class Quirks:
     )
     clock_skew_s: float = 0.0  # how far its clock is ahead
     volumes_shown: bool = True  # drives tell which volumes are on them
+    bios: bool = True  # BIOS settings are there
+    bios_settings: str = (
+        "pending"  # what the Settings resource shows: "pending", "all", or "none" (no attributes at all)
+    )
+    bios_settings_at: str = "Settings"  # or "SD", "Pending"
+    bios_settings_linked: bool = True  # the Bios resource names its Settings resource
+    bios_apply_time: str = "ignored"  # the apply time of a change: offered, and "demanded" (else nothing comes of it) or "refused" all the same
+    bios_registry: bool = True  # there is an attribute registry
+    bios_rejects: tuple[str, ...] = ()  # attributes that a boot does not take
+    bios_lie: str | None = None  # "lost": what waits is forgotten by the boot
+    bios_post_s: float = 0.0  # for how long after a boot begins they are answered 500
 
     def set(self, name: str, value: object) -> None:
         """Raises ValueError for a name that is not one of the fields."""

@@ -48,6 +48,9 @@ class Tasks:
             self._tasks[task.id] = task
         return task
 
+    def now(self) -> float:
+        return self._clock()
+
     def settle(self) -> None:
         """End what is due. An effect runs without the lock: it looks at machines, and machines settle first."""
         now = self._clock()

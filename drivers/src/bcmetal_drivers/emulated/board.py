@@ -1,0 +1,45 @@
+"""What a machine's firmware keeps: BIOS settings, and what waits for the next boot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Final
+
+from bcmetal_drivers.capabilities import BiosValue
+
+DEFAULTS: Final[Mapping[str, BiosValue]] = {
+    "BootMode": "Uefi",
+    "ProcVirtualization": "Enabled",
+    "SriovGlobalEnable": "Disabled",
+    "WorkloadProfile": "GeneralPowerEfficient",
+    "AcPowerRecovery": "Last",
+    "BootRetryCount": 3,
+    "QuietBoot": True,
+    "AssetTag": "",
+    "SystemBiosVersion": "2.14.1",
+}
+READ_ONLY: Final = ("SystemBiosVersion",)
+VALUES: Final[Mapping[str, tuple[str, ...]]] = {
+    "BootMode": ("Uefi", "Bios"),
+    "ProcVirtualization": ("Enabled", "Disabled"),
+    "SriovGlobalEnable": ("Enabled", "Disabled"),
+    "WorkloadProfile": ("GeneralPowerEfficient", "Virtualization", "LowLatency"),
+    "AcPowerRecovery": ("On", "Off", "Last"),
+}
+
+
+@dataclass(slots=True)
+class Board:
+    bios: dict[str, BiosValue] = field(default_factory=lambda: dict(DEFAULTS))
+    bios_pending: dict[str, BiosValue] = field(default_factory=dict)
+    bios_reset: bool = False  # to the defaults at the next boot
+    bios_messages: list[dict[str, Any]] = field(default_factory=list)  # of the last boot that changed something
+    post_began: float | None = None  # on the rack's clock
+
+    def snapshot(self) -> dict[str, Any]:
+        return asdict(self) | {"post_began": None}
+
+    def restore(self, doc: Mapping[str, Any]) -> None:
+        for known in fields(self):
+            setattr(self, known.name, doc[known.name])
