@@ -11,6 +11,7 @@ import signal
 import sys
 from pathlib import Path
 
+from bcmetal_drivers.emulated import recorded_process
 from bcmetal_drivers.emulated.control import Control, bmc_document, write_private
 from bcmetal_drivers.emulated.rack import Rack
 
@@ -19,7 +20,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m bcmetal_drivers.emulated", description=(__doc__ or "").partition("\n")[0]
     )
-    parser.add_argument("--state", type=Path, required=True, help="folder that keeps the BMCs between two runs")
+    parser.add_argument("--state", type=Path, help="folder that keeps the BMCs between two runs; needed without --tree")
+    parser.add_argument(
+        "--tree",
+        type=Path,
+        action="append",
+        metavar="PATH",
+        help="serve this recorded service tree (folder or tar archive) in place of a rack; may be repeated",
+    )
     parser.add_argument("--redfish", type=int, default=12, help="how many Redfish BMCs")
     parser.add_argument("--ipmi", type=int, default=4, help="how many IPMI BMCs")
     parser.add_argument("--control", type=int, default=0, metavar="PORT", help="of the control endpoint; 0: any")
@@ -28,6 +36,10 @@ def main() -> int:
     asked = parser.parse_args()
     ending = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, ending)  # before any thread is there, so that only sigwait gets them
+    if asked.tree:
+        return recorded_process.serve(asked.tree, asked.state)
+    if asked.state is None:
+        parser.error("--state is needed, or --tree")
     rack = Rack(asked.state, asked.seed)
     for n in range(1, asked.redfish + 1):
         rack.add_redfish(f"redfish-{n:02d}", power_lag_s=asked.power_lag)

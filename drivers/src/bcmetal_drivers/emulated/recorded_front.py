@@ -1,0 +1,243 @@
+"""A recorded tree as a BMC on loopback: TLS, logins, reads, writes that stay, and resets and virtual media that act.
+
+    tree = RecordedTree.read(Path("some-bmc.tar.xz"))
+    with RecordedBmc(tree, Path("state")) as bmc:
+        bmc.address, bmc.username, bmc.password, bmc.fingerprint     # what an admin would enrol
+        bmc.reads                                                    # how often each path was read
+
+What it does not act out is refused with 501, never acknowledged.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import secrets
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote
+
+from pydantic import SecretStr
+
+from bcmetal_drivers.emulated.accounts import Accounts, Login
+from bcmetal_drivers.emulated.messages import Answer, Refusal, Request, not_found
+from bcmetal_drivers.emulated.quirks import Quirks
+from bcmetal_drivers.emulated.recorded import ROOT, RecordedTree, key
+from bcmetal_drivers.emulated.serve import Listener, certificate, certificate_pem, fingerprint
+from bcmetal_drivers.emulated.sessions import Sessions, TableFull
+
+HOST: Final = "127.0.0.1"
+OPEN: Final = (ROOT, "/redfish")
+ON_AFTER: Final = ("on", "forceon", "forcerestart", "gracefulrestart", "powercycle", "fullpowercycle")
+OFF_AFTER: Final = ("forceoff", "gracefulshutdown")
+PUSH: Final = "pushpowerbutton"
+NO_CHANGE: Final = ("nmi",)
+
+
+class RecordedBmc:
+    """`folder` keeps the certificate. Writes change what is served, not the recording."""
+
+    def __init__(
+        self,
+        tree: RecordedTree,
+        folder: Path,
+        *,
+        name: str = "recorded",
+        username: str = "admin",
+        password: SecretStr | None = None,
+        host: str = HOST,
+        port: int = 0,
+        tls: bool = True,
+    ) -> None:
+        self.tree = tree
+        self.name = name
+        self.host = host
+        self.username = username
+        self.password = password or SecretStr(secrets.token_urlsafe(12))
+        self.quirks = Quirks()
+        self.reads: Counter[str] = Counter()  # by path in lower case, without a slash at its end; logins are no reads
+        self.writes: list[tuple[str, str]] = []  # method and path of those that were applied
+        self._lock = threading.Lock()
+        self._accounts = Accounts(username, self.password, time.monotonic, lambda failures: None)
+        self._sessions = Sessions(self.quirks, time.monotonic)
+        self._pem = folder / f"{name}.pem" if tls else None
+        if self._pem is not None:
+            certificate(self._pem, host, name)
+        self._listener = Listener(host, port, self._wsgi, self._pem, name)
+        sessions = _dig(tree.document(ROOT), "Links", "Sessions", "@odata.id")
+        self._sessions_path = key(sessions if isinstance(sessions, str) else f"{ROOT}/SessionService/Sessions")
+
+    def __enter__(self) -> RecordedBmc:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        self._listener.start()
+
+    def stop(self) -> None:
+        self._listener.stop()
+        self._sessions.close_all()
+
+    @property
+    def port(self) -> int:
+        return self._listener.port
+
+    @property
+    def address(self) -> str:
+        return f"redfish{'' if self._pem else '+http'}://{self.host}:{self.port}"
+
+    @property
+    def fingerprint(self) -> str | None:
+        return fingerprint(self._pem) if self._pem else None
+
+    @property
+    def ca_pem(self) -> str | None:
+        return certificate_pem(self._pem) if self._pem else None
+
+    def sessions(self) -> int:
+        return len(self._sessions.listed())
+
+    # ------------------------------------------------------------ HTTP
+
+    def _wsgi(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        request = Request.read(environ)
+        try:
+            with self._lock:
+                answer = self._answer(request)
+        except Refusal as refused:
+            answer = refused.answer
+        payload = b"" if request.method == "HEAD" else answer.payload()
+        headers = [("OData-Version", "4.0"), ("Cache-Control", "no-store"), *answer.headers.items()]
+        if answer.status != 204:
+            headers += [("Content-Type", answer.content_type), ("Content-Length", str(len(payload)))]
+        start_response(answer.line, headers)
+        return [payload]
+
+    def _answer(self, request: Request) -> Answer:
+        path = key(unquote(request.path))
+        if request.method == "POST" and path == self._sessions_path:
+            return self._log_in(request)
+        if not (request.reads and path in OPEN):
+            self._authenticate(request)
+        if request.reads:
+            self.reads[path] += 1
+            return self._read(path)
+        if request.method == "DELETE" and path.rpartition("/")[0] == self._sessions_path:
+            if not self._sessions.close(path.rpartition("/")[2]):
+                raise not_found(request.path)
+            return Answer(204)
+        answer = self._patched(path, request) if request.method == "PATCH" else self._acted(path, request)
+        self.writes.append((request.method, path))
+        return answer
+
+    def _log_in(self, request: Request) -> Answer:
+        asked = request.json()
+        username, password = asked.get("UserName"), asked.get("Password")
+        good = isinstance(username, str) and isinstance(password, str)
+        if not good or self._accounts.check(str(username), str(password)) is not Login.GOOD:
+            raise Refusal(401, "InsufficientPrivilege", "The user name or the password is wrong.")
+        try:
+            session = self._sessions.open(str(username))
+        except TableFull:
+            raise Refusal(503, "SessionLimitExceeded", "Too many sessions.") from None
+        where = f"{self._sessions_path}/{session.id}"
+        return Answer(201, {"@odata.id": where}, {"X-Auth-Token": session.token, "Location": where})
+
+    def _authenticate(self, request: Request) -> None:
+        token = request.header("X-Auth-Token")
+        if token is not None:
+            if self._sessions.find(token) is None:
+                raise Refusal(401, "NoValidSession", "There is no valid session.")
+            return
+        username, password = _basic(request.header("Authorization"))
+        if not username or self._accounts.check(username, password) is not Login.GOOD:
+            challenge = {"WWW-Authenticate": 'Basic realm="Redfish"'}
+            raise Refusal(401, "InsufficientPrivilege", "The service requires a valid account.", challenge)
+
+    def _read(self, path: str) -> Answer:
+        if path == "/redfish":
+            return Answer(200, {"v1": f"{ROOT}/"})
+        doc = self.tree.document(path)
+        if doc is None:
+            raise not_found(path)
+        if isinstance(doc, bytes):
+            return Answer(200, None, {}, doc)
+        return Answer(200, doc, {"ETag": _etag(doc)})
+
+    # ------------------------------------------------------------ writes
+
+    def _patched(self, path: str, request: Request) -> Answer:
+        doc = self.tree.document(path)
+        if not isinstance(doc, dict):
+            raise not_found(request.path)
+        given = request.header("If-Match")
+        if given not in (None, "*", _etag(doc)):
+            raise Refusal(412, "PreconditionFailed", "The ETag is not that of the resource.")
+        self.tree.write(path, request.json())
+        return Answer(200, self.tree.document(path))
+
+    def _acted(self, path: str, request: Request) -> Answer:
+        where, _, action = path.partition("/actions/")
+        doc = self.tree.document(where) if action else None
+        if request.method != "POST" or not isinstance(doc, dict):
+            raise Refusal(405, "OperationNotAllowed", f"{request.method} is not allowed here.")
+        if action == "computersystem.reset":
+            return self._reset(where, doc, request.json().get("ResetType"))
+        if action == "virtualmedia.insertmedia":
+            image = request.json().get("Image")
+            if not isinstance(image, str) or not image:
+                raise Refusal(400, "ActionParameterMissing", "Image is required.")
+            if doc.get("Inserted"):
+                raise Refusal(400, "ResourceInUse", "The slot holds a medium.")
+            self.tree.write(where, {"Image": image, "ImageName": image.rpartition("/")[2], "Inserted": True})
+            return Answer(204)
+        if action == "virtualmedia.ejectmedia":
+            self.tree.write(where, {"Image": None, "ImageName": None, "Inserted": False})
+            return Answer(204)
+        raise Refusal(501, "ActionNotSupported", f"A recorded tree does not act out {action}.")
+
+    def _reset(self, where: str, doc: Mapping[str, Any], asked: object) -> Answer:
+        kind = asked.lower() if isinstance(asked, str) else ""
+        offered = _dig(doc, "Actions", "#ComputerSystem.Reset", "ResetType@Redfish.AllowableValues")
+        if isinstance(offered, list) and asked not in offered:
+            raise Refusal(400, "ActionParameterNotSupported", f"ResetType {asked} is not supported.")
+        on = doc.get("PowerState") == "On"
+        if kind in ON_AFTER:
+            self.tree.write(where, {"PowerState": "On"})
+        elif kind in OFF_AFTER:
+            self.tree.write(where, {"PowerState": "Off"})
+        elif kind == PUSH:
+            self.tree.write(where, {"PowerState": "Off" if on else "On"})
+        elif kind not in NO_CHANGE:
+            raise Refusal(400, "ActionParameterNotSupported", f"ResetType {asked} is not supported.")
+        return Answer(204)
+
+
+def _dig(doc: Any, *names: str) -> Any:
+    for name in names:
+        doc = doc.get(name) if isinstance(doc, dict) else None
+    return doc
+
+
+def _etag(doc: Any) -> str:
+    return f'"{hashlib.sha256(json.dumps(doc, sort_keys=True).encode()).hexdigest()[:16]}"'
+
+
+def _basic(header: str | None) -> tuple[str, str]:
+    kind, _, value = (header or "").partition(" ")
+    if kind.lower() != "basic":
+        return "", ""
+    try:
+        username, _, password = base64.b64decode(value, validate=True).decode().partition(":")
+    except (binascii.Error, ValueError):
+        return "", ""
+    return username, password

@@ -1,0 +1,30 @@
+"""A recorded tree behind the real driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bcmetal_drivers.address import parse
+from bcmetal_drivers.capabilities import Credential, Limits, Trust, TrustKind
+from bcmetal_drivers.emulated.recorded import RecordedTree
+from bcmetal_drivers.emulated.recorded_front import RecordedBmc
+from bcmetal_drivers.redfish import RedfishBmc
+
+LIMITS = Limits(connect_s=5, read_s=10, total_s=45)
+
+
+@contextmanager
+def driven(
+    tree: RecordedTree, folder: Path, *, system: str = "", tls: bool = True
+) -> Iterator[tuple[RedfishBmc, RecordedBmc]]:
+    """`system`: the path of the system that is meant, where there are several."""
+    with RecordedBmc(tree, folder, tls=tls) as served:
+        trust = Trust(TrustKind.FINGERPRINT, served.fingerprint or "") if tls else Trust(TrustKind.NONE)
+        credential = Credential(served.username, served.password)
+        bmc = RedfishBmc(parse(served.address + system), credential, trust, LIMITS)
+        try:
+            yield bmc, served
+        finally:
+            bmc.close()
