@@ -72,7 +72,6 @@ def test_what_this_build_does_not_have_says_so(site: Site, name: str) -> None:
     ("name", "state", "given"),
     [
         ("refresh", "enrolled", {"deep": True}),
-        ("update", "enrolled", {"acceptIdentity": True, "reason": "board"}),
         ("update", "enrolled", {"bmc": {"credentialRef": "fleet"}}),
     ],
 )
@@ -83,6 +82,15 @@ def test_inputs_that_this_build_does_not_have_are_refused(
     site.put(node_id, state=state, disks="clean")
     answer = site.of(node_id, name, **given)
     assert answer.error["details"]["reason"] == "not-in-this-build"
+
+
+def test_another_identity_is_accepted_only_with_a_reason_and_keeps_what_was_there(site: Site) -> None:
+    node_id = site.enroll()
+    assert site.of(node_id, "update", acceptIdentity=True).fields == {"reason"}
+    site.put(node_id, state="deployed", disks="tenant")
+    assert site.of(node_id, "update", acceptIdentity=True, reason="board swapped").status == 200
+    given = site.operations(node_id)[0]["input"]
+    assert given == {"acceptIdentity": True, "reason": "board swapped", "old": {}}
 
 
 def test_keys_that_a_rescue_iso_cannot_take_are_refused(site: Site) -> None:

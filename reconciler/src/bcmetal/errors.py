@@ -169,7 +169,7 @@ LAST_ERRORS: Final = _kinds(
     ("login-budget",              "a rejected password is tried at most twice in ten minutes",  False, "Set the right one with `bcmetal node credentials NODE --username NAME`: a new password may be tried at once."),
     ("credential-not-for-here",   "the configuration has no such credential for this network",  False, "List the BMC's network at the credential in the configuration, or set the BMC's own with `bcmetal node credentials NODE --username NAME`."),
     ("identity-conflict",         "another node holds this machine's identity",                 False, "Compare both machines; remove the wrong one with `bcmetal remove`."),
-    ("identity-changed",          "the machine's identity is not the one that was enrolled",    False, "If its board was swapped, retire or remove the node and enrol it again."),
+    ("identity-changed",          "the machine's identity is not the one that was enrolled",    False, "If its board or BMC was swapped: `bcmetal node update NODE --accept-identity --reason …`; else find out which machine this is."),
     ("boot-mode",                 "the boot mode is not the profile's and could not be set",    False, "Set it in the machine's setup, then `bcmetal retry NODE`."),
     ("profile-mismatch",          "the hardware is not what the profile demands",               False, "`bcmetal inventory NODE` shows what was found; mend the machine or choose another profile."),
     ("power-not-reached",         "the machine did not reach the power state asked for",        False, "Look at the machine's console, then `bcmetal retry NODE`."),

@@ -412,6 +412,8 @@ class SetBmcCredentials(NodeMutation):
 
 
 class Update(NodeMutation):
+    """`acceptIdentity`, with a `reason`: the board or the BMC was swapped, and the machine that is there now is this node's."""
+
     name: NodeName | None = None
     labels: Labels | None = None
     location: Location | None = None

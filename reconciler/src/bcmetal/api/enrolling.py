@@ -23,6 +23,7 @@ from bcmetal.states import SideVerb, State, Verb
 from bcmetal.store import nodes, operations, sealed, views
 from bcmetal.store.values import BmcRow, Json, NewBmc, NewEvent, NewNode, NewOperation, NodeRow, Sealed
 from bcmetal.vault import Vault, bmc_binding
+from bcmetal.workflows.identity import identities_shown
 from bcmetal_drivers.capabilities import TrustKind
 
 A = Action
@@ -235,29 +236,37 @@ def _update_actions(asked: models.Update) -> frozenset[Action]:
         wanted.add(A.CREDENTIALS)
     if asked.accept_identity:
         wanted.add(A.RETIRE)
-    if asked.bmc is None or columns_of(asked):
+    if columns_of(asked) or not wanted:
         wanted.add(A.ENROLL)
     return frozenset(wanted)
 
 
 @method("metal", models.Update, NodeView, _update_actions)
 async def update(call: Call[models.Update]) -> Json:
-    """Change what is recorded of a node. A new address, trust or system of its BMC is pending until the BMC was proven with it."""
+    """Change what is recorded of a node. A new address, trust or system of its BMC is pending until the BMC was proven with it.
+
+    `acceptIdentity`, after a board or a BMC was swapped: the machine that is there now is this node's; the old one's certificates end.
+    """
     asked = call.input
-    if asked.accept_identity:
-        raise not_in_this_build("the acceptance of another identity", "acceptIdentity")
+    if asked.accept_identity and asked.reason is None:
+        raise InvalidInput([Fault("reason", "is missing: it says to others why another machine is accepted")])
     columns = columns_of(asked)
-    if asked.bmc is None:
+    if asked.bmc is None and not asked.accept_identity:
         if not columns:
             raise InvalidInput([Fault("", "nothing to change was given")])
         given = given_of(call, "name", "labels", "location", "asset_tag", "boot_mac", "root_device", "reason")
         return await run_verb(call, "update", given, record=instant(columns))
     change = asked.bmc
-    if change.credential_ref is not None:
+    if change is not None and change.credential_ref is not None:
         raise not_in_this_build("the change to a credential of the configuration", "bmc.credentialRef")
 
     def check(row: NodeRow) -> Json:
-        return {"bmc": _wanted(call, change, row)}
+        wanted: dict[str, Any] = {} if change is None else {"bmc": _wanted(call, change, row)}
+        if asked.accept_identity:
+            _bmc_of(row)
+            old = identities_shown(one for one in row.identifiers if one.source == "bmc")
+            wanted |= {"acceptIdentity": True, "reason": asked.reason, "old": old}
+        return wanted
 
     def record(c: Connection, plan: Decided) -> None:
         if columns:

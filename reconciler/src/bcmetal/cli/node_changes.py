@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import click
 from bcmetal.cli.asking import Duration, ask_each, how_of, verb_options
 from bcmetal.cli.node_options import PASSWORD_FILE, PEM_FILE, ROOT_DEVICE, given, labels_of, root_device_of, tls_of
 from bcmetal.cli.session import Session, with_session
+from bcmetal.cli.targets import resolve
+from bcmetal.text import clean
 
 
 @click.command(
@@ -40,6 +43,7 @@ Examples:
 @click.option("--asset-tag")
 @click.option("--accept-identity", is_flag=True, help="The board or the BMC was swapped: take what is there now.")
 @click.option("--reason", metavar="TEXT")
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @with_session
 def update(
     session: Session,
@@ -61,6 +65,7 @@ def update(
     asset_tag: str | None,
     accept_identity: bool,
     reason: str | None,
+    yes: bool,
     **common: Any,
 ) -> None:
     """Change what is recorded of nodes. A new address or trust is pending until the BMC was proven with it."""
@@ -85,7 +90,22 @@ def update(
     )
     if not body:
         raise click.UsageError("nothing to change was given")
+    if accept_identity:
+        if not reason:
+            raise click.UsageError("--accept-identity needs --reason: it says to others why")
+        _show_what_is_accepted(session, nodes, yes)
     ask_each(session, "update", "update", nodes, how_of(common), lambda _: body)
+
+
+def _show_what_is_accepted(session: Session, nodes: tuple[str, ...], yes: bool) -> None:
+    """The old and the new identity, where a look at the BMC found another; whoever sits at a terminal is asked."""
+    for node in resolve(session, nodes):
+        view = session.client.call("metal", "get", {**session.where(), "nodeId": node})
+        found = next((one for one in view.get("conditions", ()) if one.get("type") == "identity"), None)
+        told = found.get("message") if found is not None else "no look at its BMC has found another machine so far"
+        click.echo(clean(f"{view.get('name')}: {told}"), err=True)
+    if not yes and sys.stdin.isatty():
+        click.confirm("Accept what is there now, and revoke the old machine's certificates?", abort=True, err=True)
 
 
 @click.command(

@@ -1,33 +1,48 @@
-"""Update of a BMC's address, trust or system: tried first, and taken only when the same machine answers there."""
+"""Update of a BMC's address, trust or system: tried first, and taken only when the same machine answers there.
+
+With `acceptIdentity` another machine is taken too, after its board or its BMC was swapped: what was known of the old one ends.
+"""
 
 from __future__ import annotations
 
 from bcmetal.decisions import Done, Failed
-from bcmetal.store.values import SetBmc, SetNode
-from bcmetal.workflows.identity import changed_identity
+from bcmetal.store.values import DropBaseline, SetBmc, SetIdentifiers, SetNode
+from bcmetal.workflows.identity import changed_identity, identifiers_of, identities_shown
 from bcmetal.workflows.machine import Machine, Outcome
+from bcmetal.workflows.membership import put_the_old_machine_out
 from bcmetal_drivers.address import parse
-from bcmetal_drivers.capabilities import Identifies, Trust, TrustKind, need
+from bcmetal_drivers.capabilities import BmcAddress, Identifies, Identity, Trust, TrustKind, need
 
 
 async def run(m: Machine) -> Outcome:
-    """Log in at the new address with the stored credentials, under the new trust."""
-    bmc = m.node.bmc
-    if bmc is None:
+    """Log in at the new address with the stored credentials, under the new trust; without one, at the old."""
+    if m.node.bmc is None:
         return Failed("bmc-bad-address", "the node has no BMC")
-    wanted = m.input["bmc"]
+    wanted = m.input.get("bmc")
+    if wanted is None:
+        seen = await m.look(need(m.bmc, Identifies).identity)
+        await _accept(m, seen)
+        return Done()
     trust = Trust(TrustKind(wanted["trustKind"]), str(wanted["trustValue"]))
     address = parse(str(wanted["address"]))
     if not address.scheme:
         address = await m.line.probe(address.host, address.port or None, trust)
     seen = await m.line.trial(address, m.line.credential, trust, lambda there: need(there, Identifies).identity())
-    changed = changed_identity(m.node.identifiers, seen)
-    if changed is not None:
-        return Failed("identity-changed", f"the new address is not taken: {changed}")
+    if m.input.get("acceptIdentity"):
+        await _accept(m, seen)
+    else:
+        changed = changed_identity(m.node.identifiers, seen)
+        if changed is not None:
+            return Failed("identity-changed", f"the new address is not taken: {changed}")
+    _take(m, address, trust, str(wanted["network"]), seen)
+    return Done()
+
+
+def _take(m: Machine, address: BmcAddress, trust: Trust, network: str, seen: Identity) -> None:
     m.note(
         SetBmc(
             {
-                "network": str(wanted["network"]),
+                "network": network,
                 "scheme": address.scheme,
                 "host": address.host,
                 "port": address.port,
@@ -42,4 +57,23 @@ async def run(m: Machine) -> Outcome:
     )
     m.condition("certificate", "ok")
     m.condition("reachable", "ok")
-    return Done()
+
+
+async def _accept(m: Machine, seen: Identity) -> None:
+    """What is there now is this node's machine. Where it is another one, the certificates of the old one are revoked first."""
+    m.condition("identity", "ok")
+    if changed_identity(m.node.identifiers, seen) is None:
+        return
+    now = identifiers_of(seen, "bmc")
+    reason = f"another machine was accepted: {m.input.get('reason')}"
+    await put_the_old_machine_out(m, reason)
+    # What its agent said of the old board, and how the old BMC was set up, is not true of the new one.
+    m.note(SetIdentifiers("bmc", now), SetIdentifiers("agent", ()), DropBaseline())
+    old = [one for one in m.node.identifiers if one.source == "bmc"]
+    m.tell(
+        "security.node.identity-accepted",
+        by=m.operation.by,
+        reason=reason,
+        old=identities_shown(old),
+        new=identities_shown(now),
+    )

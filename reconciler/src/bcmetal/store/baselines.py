@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import Connection, bindparam, delete, select
 
 from bcmetal.decisions import Micros
 from bcmetal.store import jsontext
@@ -19,9 +19,15 @@ _PUT: Final = _put.on_conflict_do_update(
 )
 _GET: Final = select(baselines.c.doc).where(baselines.c.node_id == bindparam("node_id"))
 
+_DROP: Final = delete(baselines).where(baselines.c.node_id == bindparam("a_node_id"))
+
 
 def put(c: Connection, node_id: str, fact: StoreBaseline, now: Micros) -> None:
     c.execute(_PUT, {"node_id": node_id, "taken_at": now, "digest": fact.digest, "doc": jsontext.dump(dict(fact.doc))})
+
+
+def drop(c: Connection, node_id: str) -> None:
+    c.execute(_DROP, {"a_node_id": node_id})
 
 
 def latest(c: Connection, node_id: str) -> dict[str, Any] | None:

@@ -110,6 +110,11 @@ _SEEN: Final = (
     .values(last_seen_at=bindparam("a_now"), address=bindparam("a_address"))
 )
 _LINK: Final = update(members).where(m.node_id == bindparam("a_node_id")).values(metal_node_id=bindparam("a_metal"))
+_FORGET_TPM: Final = (
+    update(members)
+    .where(or_(m.node_id == bindparam("a_node_id"), m.metal_node_id == bindparam("a_node_id")))
+    .values(ek_sha256=None, tpm_proven=False)
+)
 _FORGET_SAID: Final = delete(member_identifiers).where(member_identifiers.c.node_id == bindparam("a_node_id"))
 _SAY: Final = insert(member_identifiers).on_conflict_do_nothing()
 _SAID: Final = (
@@ -325,6 +330,11 @@ def end(c: Connection, node_id: str, state: str, reason: str, now: Micros) -> bo
 
 def seen(c: Connection, node_id: str, address: str, now: Micros) -> None:
     c.execute(_SEEN, {"a_node_id": node_id, "a_address": address, "a_now": now})
+
+
+def forget_tpm(c: Connection, node_id: str) -> None:
+    """The machine has another board: the TPM of the old one proves nothing about it any more."""
+    c.execute(_FORGET_TPM, {"a_node_id": node_id})
 
 
 def link(c: Connection, node_id: str, metal_node_id: str) -> None:

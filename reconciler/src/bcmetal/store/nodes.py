@@ -44,6 +44,7 @@ from bcmetal.store.tables import sightings as sightings_table
 from bcmetal.store.upsert import insert as upsert
 from bcmetal.store.values import (
     AddErasureRecord,
+    DropBaseline,
     DropSealed,
     Emit,
     Fact,
@@ -337,6 +338,11 @@ def _apply_baseline(c: Connection, node_id: str, owned: Owner, fact: StoreBaseli
     return False
 
 
+def _apply_no_baseline(c: Connection, node_id: str, owned: Owner, fact: DropBaseline, now: Micros) -> bool:
+    baselines.drop(c, node_id)
+    return False
+
+
 def _apply_erasure(c: Connection, node_id: str, owned: Owner, fact: AddErasureRecord, now: Micros) -> bool:
     erasure.add(c, node_id, owned.tenant_id, owned.pool_id, fact, now)
     return False
@@ -389,6 +395,7 @@ _APPLY: Final[Mapping[type, Callable[[Connection, str, Owner, Any, Micros], bool
     SetDrives: _apply_drives,
     MarkDrives: _apply_marks,
     StoreBaseline: _apply_baseline,
+    DropBaseline: _apply_no_baseline,
     AddErasureRecord: _apply_erasure,
     SetCondition: _apply_condition,
     SetSighting: _apply_sighting,

@@ -332,6 +332,11 @@ class StoreBaseline:
 
 
 @dataclass(frozen=True, slots=True)
+class DropBaseline:
+    """What was recorded is of another BMC."""
+
+
+@dataclass(frozen=True, slots=True)
 class SignedText:
     """The record's very text (ASCII), and the signature over its bytes."""
 
@@ -415,6 +420,7 @@ Fact = (
     | SetDrives
     | MarkDrives
     | StoreBaseline
+    | DropBaseline
     | AddErasureRecord
     | SetCondition
     | SetSighting

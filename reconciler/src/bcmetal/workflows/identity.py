@@ -38,6 +38,14 @@ def identifiers_of(identity: Identity, source: str) -> tuple[Identifier, ...]:
     return tuple(found.values())
 
 
+def identities_shown(identifiers: Iterable[Identifier]) -> dict[str, list[str]]:
+    """By kind, as the machine spells them."""
+    found: dict[str, list[str]] = {}
+    for one in identifiers:
+        found.setdefault(one.kind, []).append(one.raw)
+    return found
+
+
 def changed_identity(known: Iterable[Identifier], seen: Identity) -> str | None:
     """A sentence when the machine behind the BMC is not the known one; None when it is, or when nothing tells.
 

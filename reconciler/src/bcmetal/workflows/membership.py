@@ -7,9 +7,10 @@ from typing import Final
 from sqlalchemy import Connection
 
 from bcmetal.decisions import Again, Done, Failed, Micros
+from bcmetal.errors import Stale
 from bcmetal.join.leaving import leave, withdraw_tokens
 from bcmetal.states import System
-from bcmetal.store import join_tokens, members
+from bcmetal.store import claims, join_tokens, members
 from bcmetal.store.values import SetNode
 from bcmetal.workflows.machine import Machine, Outcome
 
@@ -41,6 +42,25 @@ def end(c: Connection, node_id: str, pool_id: str, site_id: str, state: str, ver
     members.lock_pool(c, pool_id)
     leave(c, node_id, state, f"{verb} began", now)
     withdraw_tokens(c, node_id, site_id, now)
+
+
+async def put_the_old_machine_out(m: Machine, reason: str) -> None:
+    """Revoke the certificates, the unused tokens and the TPM on record of a machine that is no longer the one behind this node."""
+    holds = await m.doors.store.read(claims.holds, m.lease.claim, m.operation.operation_id)
+    if not holds.ours:
+        raise Stale
+    rotate = await m.doors.store.write(_put_out, m.node.node_id, m.node.pool_id, m.node.site_id, reason, m.now)
+    if rotate is not None:
+        m.tell("security.node.evicted", by=m.operation.by, reason=reason, rotate=rotate, tokens=[])
+
+
+def _put_out(c: Connection, node_id: str, pool_id: str, site_id: str, reason: str, now: Micros) -> list[str] | None:
+    """The secrets that it was given; None: it was no member."""
+    members.lock_pool(c, pool_id)
+    left = leave(c, node_id, "released", reason, now)
+    withdraw_tokens(c, node_id, site_id, now)
+    members.forget_tpm(c, node_id)
+    return None if left is None else [name for name, _, _ in members.secrets_of(c, node_id)]
 
 
 async def wait_for_the_join(m: Machine) -> Outcome:
