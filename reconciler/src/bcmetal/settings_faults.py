@@ -213,7 +213,7 @@ def _of_networks(doc: Doc) -> Iterator[Fault]:
                 continue  # a fault of its own, named already
             if cidr in taken:
                 yield Fault(
-                    f"networks.{name}.cidrs[{n}]", f"is in [networks.{taken[cidr]}] too: a network has one name"
+                    f"networks.{name}.cidrs[{n}]", f"is in [networks.{taken[cidr]}] too: leave it out of one of them"
                 )
             taken[cidr] = name
 
