@@ -1,7 +1,8 @@
 # Every target does its own set-up. PYTHON may name another interpreter (3.11 or newer).
 PYTHON ?= python3
-# How many test processes run at once. A file's tests stay together and files start in their order: the long ones are not the last.
-TEST_WORKERS ?= 2
+# How many test processes run at once: one more than two cores, for tests wait more than they compute. A file's tests stay together and files
+# start in their order: the long ones are not the last.
+TEST_WORKERS ?= 3
 # What a machine's whole way covers too: part of `make e2e` alone.
 COVERED := tests/machine/test_what_machines_boot.py tests/machine/test_rack.py
 KILL_SEEDS ?= 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20

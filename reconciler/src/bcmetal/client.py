@@ -169,10 +169,17 @@ class _PinnedConnection(http.client.HTTPSConnection):
             context.verify_mode = ssl.CERT_NONE  # the pin is the proof: compared in connect()
         super().__init__(host, port, timeout=CONNECT_S, context=context)
         self._fingerprint = fingerprint
+        self._tls = context
 
     def connect(self) -> None:
-        super().connect()
-        sock = self.sock
+        http.client.HTTPConnection.connect(self)
+        try:
+            self.sock.getpeername()  # Python 3.11's wrap_socket leaks its socket when the other side has reset it already
+        except OSError:
+            self.close()
+            raise
+        sock = self._tls.wrap_socket(self.sock, server_hostname=self.host)
+        self.sock = sock
         if self._fingerprint is not None:
             leaf = sock.getpeercert(binary_form=True) or b""
             seen = hashlib.sha256(leaf).hexdigest()

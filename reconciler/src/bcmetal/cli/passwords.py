@@ -22,5 +22,7 @@ def take_secret(what: str, file: Path | None, *, confirm: bool = True) -> Secret
     else:
         text = click.prompt(what, hide_input=True, confirmation_prompt=confirm, err=True)
     if not text:
-        raise click.UsageError(f"{what}: nothing was given; type it at a terminal, send it on standard input, or name a private file")
+        raise click.UsageError(
+            f"{what}: nothing was given; type it at a terminal, send it on standard input, or name a private file"
+        )
     return SecretStr(text)
