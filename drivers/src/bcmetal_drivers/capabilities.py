@@ -235,6 +235,7 @@ class AccountPolicy:
     lockout_threshold: int | None = None  # failed logins in a row
     lockout_s: int | None = None
     lockout_reset_s: int | None = None  # after which failures are forgotten
+    password_expires_days: int | None = None  # a new password's age at which it must be changed; 0: never
 
 
 BiosValue = str | int | float | bool | None
@@ -441,8 +442,11 @@ class Identifies(Protocol):
 @runtime_checkable
 class Accounts(Protocol):
     def accounts(self) -> tuple[Account, ...]: ...
-    def set_password(self, username: str, password: SecretStr) -> None:
-        """Change one account's password at the BMC. The open session may end by it."""
+    def set_password(self, username: str, password: SecretStr, slot: str | None = None) -> None:
+        """Change one account's password at the BMC. The open session may end by it.
+
+        `slot` chooses the account by its id; Refused when that one has another name by now.
+        """
         ...
 
 
@@ -544,7 +548,10 @@ class Indicator(Protocol):
 
 @runtime_checkable
 class AccountControl(Protocol):
-    """Accounts by `slot` (their id), for names may be changed. All but `account_policy` are read back."""
+    """Accounts by `slot` (their id), for names may be changed. What is written is read back: NotAsAsked.
+
+    The account that the conversation itself logs in with is neither switched off nor deleted: Refused.
+    """
 
     def account_policy(self) -> AccountPolicy: ...
     def set_account_policy(self, policy: AccountPolicy) -> None:

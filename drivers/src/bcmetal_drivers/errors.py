@@ -10,6 +10,7 @@
     │   └── MaybeSent        a write whose answer was lost: look before repeating
     └── Permanent            trying again changes nothing
         ├── RejectedCredentials
+        ├── PasswordChangeRequired   the login is right, and good for a new password only
         ├── UntrustedCertificate
         ├── InsecureTransport    the BMC offers only what the node's settings do not allow
         ├── NotThisService       the host answers, but it is no Redfish service (or no IPMI)
@@ -90,6 +91,19 @@ class RejectedCredentials(Permanent):
     """The BMC rejects the user name or the password."""
 
     code = "bmc-credentials-rejected"
+
+
+class PasswordChangeRequired(Permanent):
+    """The BMC takes the password, and then nothing but a new one.
+
+    `account` is the path of the account, where the BMC names it: all that it lets this login read and write.
+    """
+
+    code = "bmc-password-change-required"
+
+    def __init__(self, message: str = "", *, account: str | None = None) -> None:
+        super().__init__(message or "the BMC takes this password, and then nothing but a new one")
+        self.account = account
 
 
 class UntrustedCertificate(Permanent):

@@ -227,22 +227,27 @@ class IpmiBmc:
         with self._call() as door:
             return read_accounts(door)
 
-    def set_password(self, username: str, password: SecretStr) -> None:
+    def set_password(self, username: str, password: SecretStr, slot: str | None = None) -> None:
         """The BMC is asked to test the new password. From then on this conversation logs in with it, where the account is its own."""
         with self._call() as door:
-            set_password(door, username, password)
+            set_password(door, username, password, slot)
             if username == door.credential.username:
                 door.use(Credential(username, password))
 
     def baseline(self) -> Mapping[str, object]:
         with self._call() as door:
             return {
-                "accounts": [asdict(account) for account in read_accounts(door)],
+                "accounts": [_kept(account) for account in read_accounts(door)],
                 "network": dict(_or_none(read_lan, door) or {}),
                 "channelAccess": read_channel_access(door),
                 "firmware": _bmc_info(door).firmware,
                 "boot": _or_none(lambda d: asdict(_read_override(d)), door),
             }
+
+
+def _kept(account: Account) -> Mapping[str, object]:
+    """What must be the same when a tenant hands the machine back."""
+    return {name: getattr(account, name) for name in ("slot", "username", "role", "enabled")}
 
 
 # ---------------------------------------------------------------- bytes

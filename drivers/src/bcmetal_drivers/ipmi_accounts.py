@@ -62,7 +62,7 @@ def read_accounts(door: IpmiDoor) -> tuple[Account, ...]:
     return tuple(accounts)
 
 
-def set_password(door: IpmiDoor, username: str, password: SecretStr) -> None:
+def set_password(door: IpmiDoor, username: str, password: SecretStr, chosen: str | None = None) -> None:
     """Set it, let the BMC test it, and log in with it: some BMCs keep 16 of 20 bytes and find them equal in their own test.
 
     A password that a login then disproves is taken back where the account is the one that this conversation logged in with.
@@ -70,7 +70,7 @@ def set_password(door: IpmiDoor, username: str, password: SecretStr) -> None:
     secret = password.get_secret_value().encode()
     if len(secret) > PASSWORD_LIMIT:
         raise Refused(f"{door.address}: the new password is longer than the {PASSWORD_LIMIT} bytes that IPMI 2.0 takes")
-    account = next((a for a in read_accounts(door) if a.username == username), None)
+    account = next((a for a in read_accounts(door) if a.username == username and chosen in (None, a.slot)), None)
     if account is None:
         raise Refused(f"{door.address}: no account has the name {username!r}")
     slot = int(account.slot)

@@ -13,6 +13,7 @@ from pydantic import SecretStr
 
 from bcmetal_drivers import (
     doors,
+    redfish_account_control,
     redfish_accounts,
     redfish_bios,
     redfish_boot,
@@ -24,6 +25,8 @@ from bcmetal_drivers import (
 )
 from bcmetal_drivers.capabilities import (
     Account,
+    AccountControl,
+    AccountPolicy,
     Accounts,
     Baseline,
     Bios,
@@ -185,12 +188,32 @@ class RedfishBmc:
         with self._call() as tree:
             return redfish_accounts.accounts(tree)
 
-    def set_password(self, username: str, password: SecretStr) -> None:
+    def set_password(self, username: str, password: SecretStr, slot: str | None = None) -> None:
         """The own account's new password is proven by a login, and used from then on."""
         with self._call() as tree:
             if username == self._credential.username:
                 self._pass.keep_to_ourselves()
-            self._credential = redfish_accounts.set_password(tree, self._credential, username, password)
+            self._credential = redfish_accounts.set_password(tree, self._credential, username, password, slot)
+
+    def account_policy(self) -> AccountPolicy:
+        with self._call() as tree:
+            return redfish_account_control.policy(tree)
+
+    def set_account_policy(self, policy: AccountPolicy) -> None:
+        with self._call() as tree:
+            redfish_account_control.set_policy(tree, policy)
+
+    def create_account(self, username: str, password: SecretStr, role: str) -> Account:
+        with self._call() as tree:
+            return redfish_account_control.create(tree, username, password, role)
+
+    def enable_account(self, slot: str, on: bool) -> None:
+        with self._call() as tree:
+            redfish_account_control.enable(tree, self._credential, slot, on)
+
+    def delete_account(self, slot: str) -> None:
+        with self._call() as tree:
+            redfish_account_control.delete(tree, self._credential, slot)
 
     def baseline(self) -> Mapping[str, object]:
         with self._call() as tree:
@@ -222,6 +245,7 @@ _conforms_media: type[VirtualMedia] = RedfishBmc
 _conforms_identity: type[Identifies] = RedfishBmc
 _conforms_inventory: type[Inventories] = RedfishBmc
 _conforms_accounts: type[Accounts] = RedfishBmc
+_conforms_account_control: type[AccountControl] = RedfishBmc
 _conforms_erase: type[DriveErase] = RedfishBmc
 _conforms_baseline: type[Baseline] = RedfishBmc
 _conforms_bios: type[Bios] = RedfishBmc

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from pydantic import SecretStr
 
 from bcmetal_drivers import redfish_identity as parts
 from bcmetal_drivers.capabilities import Account, Credential
-from bcmetal_drivers.errors import MaybeSent, NotAsAsked, Refused, RejectedCredentials, Unsupported
+from bcmetal_drivers.door import tolerated
+from bcmetal_drivers.errors import (
+    MaybeSent,
+    NotAsAsked,
+    PasswordChangeRequired,
+    Refused,
+    RejectedCredentials,
+    Unsupported,
+)
 from bcmetal_drivers.redfish_boot import mode_of, secure_boot_of
 from bcmetal_drivers.redfish_inventory import Sections
 from bcmetal_drivers.redfish_tree import Doc, Tree, dig, link, links, text
@@ -19,29 +26,75 @@ SERVICES: Final = ("HTTP", "HTTPS", "IPMI", "SSH", "SNMP", "Telnet", "KVMIP", "V
 
 
 def accounts(tree: Tree) -> tuple[Account, ...]:
-    return tuple(account for account, _ in _accounts(tree))
+    return tuple(account for _, account in named(slots(tree)))
 
 
-def _accounts(tree: Tree) -> Iterator[tuple[Account, str]]:
-    service = tree.find(link(tree.root(), "AccountService"))
-    collection = link(service, "Accounts")
+def service(tree: Tree) -> tuple[str, dict[str, Any]]:
+    """The AccountService, with its path. Raises Unsupported."""
+    path = link(tree.root(), "AccountService")
+    found = tree.find(path)
+    if path is None or found is None:
+        raise Unsupported(f"{tree.address}: the BMC shows no accounts")
+    return path, found
+
+
+def collection_of(tree: Tree) -> str:
+    collection = link(service(tree)[1], "Accounts")
     if collection is None:
         raise Unsupported(f"{tree.address}: the BMC shows no accounts")
-    for path, doc in tree.documents(collection):
-        name = text(doc, "UserName")
-        if name:  # makers list their empty slots too
-            slot = text(doc, "Id") or path.rpartition("/")[2]
-            yield Account(slot, name, text(doc, "RoleId"), dig(doc, "Enabled") is not False), path
+    return collection
 
 
-def set_password(tree: Tree, own: Credential, username: str, password: SecretStr) -> Credential:
+def slots(tree: Tree) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each account's path and document; makers with fixed slots list the empty ones too."""
+    yield from tree.documents(collection_of(tree))
+
+
+def named(found: Iterable[tuple[str, Doc]]) -> Iterator[tuple[str, Account]]:
+    for path, doc in found:
+        account = account_of(path, doc)
+        if account is not None:
+            yield path, account
+
+
+def account_of(path: str, doc: Doc) -> Account | None:
+    """None for an empty slot."""
+    name = text(doc, "UserName")
+    if name is None:
+        return None
+    return Account(
+        slot=text(doc, "Id") or path.rpartition("/")[2],
+        username=name,
+        role=text(doc, "RoleId") or (link(doc, "Links", "Role") or "").rpartition("/")[2] or None,
+        enabled=dig(doc, "Enabled") is not False,
+        locked=flag(doc, "Locked"),
+        password_expired=flag(doc, "PasswordChangeRequired"),
+        expires=text(doc, "AccountExpiration") or text(doc, "PasswordExpiration"),
+    )
+
+
+def flag(doc: Doc, key: str) -> bool | None:
+    value = dig(doc, key)
+    return value if isinstance(value, bool) else None
+
+
+def set_password(
+    tree: Tree, own: Credential, username: str, password: SecretStr, slot: str | None = None
+) -> Credential:
     """The credential to go on with. The own account's new password is proven by a login; another's shows at its next login only."""
-    path = next((path for account, path in _accounts(tree) if account.username == username), None)
-    if path is None:
-        raise Refused(f"{tree.address}: the BMC has no such account")
+    body = {"Password": password.get_secret_value()}
     lost: MaybeSent | None = None
     try:
-        tree.patch(path, {"Password": password.get_secret_value()})
+        try:
+            with tolerated():
+                path = _path_of(tree, username, slot)
+                tree.patch(path, body)
+        except PasswordChangeRequired as error:
+            # our own one, and the BMC shows nothing: only its account may be written, and some let it not even be read
+            if username != own.username or error.account is None:
+                raise
+            path = error.account
+            tree.door.patch(path, data=body)
     except MaybeSent as error:
         if username != own.username:
             raise
@@ -54,8 +107,16 @@ def set_password(tree: Tree, own: Credential, username: str, password: SecretStr
     except RejectedCredentials as error:
         if lost is not None:
             raise lost from error
-        raise NotAsAsked(f"{tree.door.origin}{path}: acknowledged, and the new password is not taken") from error
+        raise NotAsAsked(f"{tree.address}: acknowledged, and the new password is not taken") from error
     return changed
+
+
+def _path_of(tree: Tree, username: str, slot: str | None) -> str:
+    for path, account in named(slots(tree)):
+        if account.username == username and slot in (None, account.slot):
+            return path
+    where = "" if slot is None else f" in slot {slot}"
+    raise Refused(f"{tree.address}: the BMC has no such account{where}")
 
 
 # ---------------------------------------------------------------- baseline
@@ -67,7 +128,7 @@ def baseline(tree: Tree) -> Mapping[str, object]:
     sections = Sections(tree)
     managers = sections.read("managers", lambda: [doc for doc in map(tree.find, tree.manager_paths()) if doc]) or []
     found: dict[str, object] = {
-        "accounts": sections.read("accounts", lambda: [asdict(account) for account in accounts(tree)]),
+        "accounts": sections.read("accounts", lambda: [_kept(account) for account in accounts(tree)]),
         "directories": sections.read("directories", lambda: _directories(tree)),
         "network": sections.read("network", lambda: [_network(tree, doc) for doc in managers]),
         "services": sections.read("services", lambda: [_services(tree, doc) for doc in managers]),
@@ -81,11 +142,16 @@ def baseline(tree: Tree) -> Mapping[str, object]:
     return {**found, "sections": sections.status}
 
 
+def _kept(account: Account) -> Mapping[str, object]:
+    """What must be the same: not whether it is locked now, nor when its password ends."""
+    return {name: getattr(account, name) for name in ("slot", "username", "role", "enabled")}
+
+
 def _directories(tree: Tree) -> Mapping[str, object]:
-    service = tree.find(link(tree.root(), "AccountService"))
+    accounts_service = tree.find(link(tree.root(), "AccountService"))
     found: dict[str, object] = {}
     for name in ("LDAP", "ActiveDirectory", "OAuth2", "TACACSplus"):
-        section = dig(service, name)
+        section = dig(accounts_service, name)
         if isinstance(section, dict):
             addresses = dig(section, "ServiceAddresses")
             listed = [str(address)[:256] for address in addresses[:20]] if isinstance(addresses, list) else []
@@ -117,8 +183,8 @@ def _services(tree: Tree, manager: Doc) -> Mapping[str, object]:
 
 
 def _subscriptions(tree: Tree) -> list[str]:
-    service = tree.find(link(tree.root(), "EventService"))
-    found = [text(doc, "Destination", limit=1024) for _, doc in tree.documents(link(service, "Subscriptions"))]
+    events = tree.find(link(tree.root(), "EventService"))
+    found = [text(doc, "Destination", limit=1024) for _, doc in tree.documents(link(events, "Subscriptions"))]
     return [destination for destination in found if destination]
 
 

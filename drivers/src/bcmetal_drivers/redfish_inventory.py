@@ -12,14 +12,21 @@ from bcmetal_drivers import redfish_bios
 from bcmetal_drivers import redfish_identity as parts
 from bcmetal_drivers.capabilities import BmcInfo, Identity, Inventory
 from bcmetal_drivers.door import STUMBLES, translated
-from bcmetal_drivers.errors import DriverError, LockedOut, RejectedCredentials, Unreachable, UntrustedCertificate
+from bcmetal_drivers.errors import (
+    DriverError,
+    LockedOut,
+    PasswordChangeRequired,
+    RejectedCredentials,
+    Unreachable,
+    UntrustedCertificate,
+)
 from bcmetal_drivers.redfish_boot import mode_of, secure_boot_of
 from bcmetal_drivers.redfish_drives import drives
 from bcmetal_drivers.redfish_power import RESET
 from bcmetal_drivers.redfish_tree import Doc, Tree, action_target, dig, link
 
 T = TypeVar("T")
-NO_SECTION_HELPS: Final = (RejectedCredentials, UntrustedCertificate, LockedOut, Unreachable)
+NO_SECTION_HELPS: Final = (RejectedCredentials, PasswordChangeRequired, UntrustedCertificate, LockedOut, Unreachable)
 
 
 @dataclass(slots=True)

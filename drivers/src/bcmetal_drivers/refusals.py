@@ -14,6 +14,7 @@ from bcmetal_drivers.errors import (
     DriverError,
     LockedOut,
     Malformed,
+    PasswordChangeRequired,
     Refused,
     RejectedCredentials,
     ServerFault,
@@ -29,6 +30,11 @@ LOCKED: Final = re.compile(
     r"|too many (?:failed|invalid|login)|temporarily (?:blocked|locked)",
     re.IGNORECASE,
 )
+CHANGE_FIRST: Final = re.compile(
+    r"passwordchangerequired|password\b.{0,40}\b(?:must|has to|needs to|should) be (?:changed|reset)|password\b.{0,20}\bexpired",
+    re.IGNORECASE,
+)
+ACCOUNT: Final = re.compile(r"/redfish/v1/[\w./-]{0,199}\w")
 TABLE_FULL: Final = re.compile(
     r"session.{0,40}(?:limit|full|maximum|exceed|exhaust)|(?:limit|maximum|max\.?|too many).{0,40}session",
     re.IGNORECASE,
@@ -142,6 +148,15 @@ def _sentence(answer: Answer, what: str) -> str:
     return f"{answer.url}: {what} ({answer.status_code})" + (f": {said}" if said else "")
 
 
+def _change_first(answer: Answer, said: str) -> PasswordChangeRequired | None:
+    """DSP0266, section "Password change required handling"; makers that lack the message say it in words."""
+    if answer.status_code not in (400, 401, 403) or not CHANGE_FIRST.search(said):
+        return None
+    account = ACCOUNT.search(said)
+    where = _sentence(answer, "the password must be changed before anything else")
+    return PasswordChangeRequired(where, account=account[0] if account else None)
+
+
 def refusal(answer: Answer) -> DriverError:
     """Our error for an answer of 400 and above (sessions and 401 aside)."""
     status, said, wait = answer.status_code, all_words(answer), retry_after_s(answer)
@@ -151,6 +166,8 @@ def refusal(answer: Answer) -> DriverError:
         return ServerFault(_sentence(answer, "the BMC failed"), retry_after_s=wait)
     if status in (405, 501):
         return Unsupported(_sentence(answer, "this BMC does not offer that"))
+    if (change := _change_first(answer, said)) is not None:
+        return change
     if LOCKED.search(said) and status in (401, 403):
         return LockedOut(_sentence(answer, "the account is locked"), retry_after_s=wait)
     if status in (400, 403, 409, 423) and NOT_NOW.search(said):
@@ -166,6 +183,8 @@ def refusal(answer: Answer) -> DriverError:
 def login_refusal(answer: Answer) -> DriverError | None:
     """Our error for a session login that did not succeed; None when this BMC has no (usable) session login."""
     status, said, wait = answer.status_code, all_words(answer), retry_after_s(answer)
+    if (change := _change_first(answer, said)) is not None:
+        return change
     if LOCKED.search(said):
         return LockedOut(_sentence(answer, "the account is locked"), retry_after_s=wait)
     if TABLE_FULL.search(said):

@@ -155,6 +155,7 @@ LAST_ERRORS: Final = _kinds(
     ("bmc-locked-out",            "the account is locked for some time",                        True,  "Wait for the lock-out to pass, or set another account with `bcmetal node credentials NODE --username NAME`."),
     ("bmc-answer-lost",           "the answer to a write was lost; its effect is looked for",   True,  "bcmetal reads the state back before it repeats anything."),
     ("bmc-credentials-rejected",  "the BMC rejects the user name or password",                  False, "Set the right ones with `bcmetal node credentials NODE --username NAME`, then `bcmetal retry NODE`."),
+    ("bmc-password-change-required", "the BMC takes the password, and then nothing but a new one", False, "Change it at the BMC's own page, then tell bcmetal: `bcmetal node credentials NODE --username NAME`."),
     ("bmc-certificate-untrusted", "the BMC's certificate is not trusted",                       False, "Compare its fingerprint with the BMC's own page, then `bcmetal node update NODE --fingerprint SHA256`."),
     ("bmc-insecure-transport",    "the BMC offers only a transport that is not allowed here",   False, "Allow it for this network in the configuration, or turn on TLS at the BMC."),
     ("bmc-not-this-service",      "the host answers, but is no BMC of this kind",               False, "Check the address and its scheme with `bcmetal node show NODE`."),

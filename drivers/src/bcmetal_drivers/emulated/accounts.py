@@ -25,6 +25,8 @@ class Account:
     password: SecretStr
     role: str = "Administrator"
     enabled: bool = True
+    must_change: bool = False  # the password is good for a new one only
+    expires: str | None = None
 
 
 class Accounts:
@@ -75,6 +77,8 @@ class Accounts:
                 "password": a.password.get_secret_value(),
                 "role": a.role,
                 "enabled": a.enabled,
+                "must_change": a.must_change,
+                "expires": a.expires,
             }
             for a in self.slots.values()
         ]

@@ -17,7 +17,14 @@ from urllib.parse import parse_qs
 
 from pydantic import SecretStr
 
-from bcmetal_drivers.emulated import bios, computer, parts, services, slots
+from bcmetal_drivers.emulated import (
+    account_service,
+    bios,
+    computer,
+    parts,
+    services,
+    slots,
+)
 from bcmetal_drivers.emulated.accounts import Accounts, Login
 from bcmetal_drivers.emulated.application import OneChassis, ResourceDrivers, ask
 from bcmetal_drivers.emulated.faults import Rule, Rules
@@ -34,7 +41,14 @@ from bcmetal_drivers.emulated.vmedia import LOOPBACK, RackMedia, Reach
 
 ROUTES: Final = tuple(
     (method, re.compile(re.escape(ROOT) + pattern), handler)
-    for method, pattern, handler in (*bios.ROUTES, *computer.ROUTES, *services.ROUTES, *parts.ROUTES, *slots.ROUTES)
+    for method, pattern, handler in (
+        *account_service.ROUTES,
+        *bios.ROUTES,
+        *computer.ROUTES,
+        *services.ROUTES,
+        *parts.ROUTES,
+        *slots.ROUTES,
+    )
 )
 OPEN: Final = ("/redfish", ROOT, f"{ROOT}/odata", f"{ROOT}/$metadata")
 VOLATILE: Final = ("PowerState", "DateTime", "@odata.etag")
@@ -236,14 +250,17 @@ class RedfishFront:
             return
         token = request.header("X-Auth-Token")
         if token is not None:
-            if self._sessions.find(token) is None:
+            session = self._sessions.find(token)
+            if session is None:
                 raise Refusal(401, "NoValidSession", "There is no valid session established with the implementation.")
             call.token = token
+            account_service.check_change_first(self.accounts.named(session.username), request)
             return
         username, password = _basic(request.header("Authorization")) if self.quirks.basic else ("", "")
         if not username or self.accounts.check(username, password) is not Login.GOOD:
             challenge = {"WWW-Authenticate": 'Basic realm="Redfish"'} if self.quirks.basic else {}
             raise Refusal(401, "InsufficientPrivilege", "The service requires a valid account.", challenge)
+        account_service.check_change_first(self.accounts.named(username), request)
 
     def _precondition(self, call: Call) -> None:
         """If-Match: demanded by a rule or a quirk (428), and where it is given, it must be the present ETag (412)."""

@@ -18,6 +18,10 @@ class Quirks:
     session_timeout_s: float = 1800.0
     lock_after: int | None = None  # failed logins in a row
     lock_s: float = 60.0
+    account_slots: int = 0  # accounts are so many fixed slots, written and never made; 0: made by POST
+    password_shortest: int = 1
+    password_longest: int = 64
+    password_days: int | None = None  # after which it must be changed, as is shown; nothing expires by it here
     etag: bool = False  # PATCH demands If-Match
     etag_form: str = "strong"  # or "weak", "empty", "absent"
     page: int | None = None  # members a page

@@ -1,12 +1,11 @@
-"""Routes that sushy-tools lacks: sessions, accounts, Tasks, firmware inventory, the manager's network and its reset."""
+"""Routes that sushy-tools lacks: sessions, Tasks, firmware inventory, the manager's network and its reset."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from pydantic import SecretStr
-
-from bcmetal_drivers.emulated.accounts import Account, Login
+from bcmetal_drivers.emulated.account_service import change_first
+from bcmetal_drivers.emulated.accounts import Login
 from bcmetal_drivers.emulated.interior import ROOT, Call, Handler, Interior, collection, link, resource
 from bcmetal_drivers.emulated.messages import Answer, Refusal, not_found
 from bcmetal_drivers.emulated.sessions import Session, TableFull
@@ -14,9 +13,7 @@ from bcmetal_drivers.emulated.systems import MANAGER
 from bcmetal_drivers.emulated.tasks import PATH as TASKS
 
 SESSIONS: Final = f"{ROOT}/SessionService/Sessions"
-ACCOUNTS: Final = f"{ROOT}/AccountService/Accounts"
 FIRMWARE: Final = f"{ROOT}/UpdateService/FirmwareInventory"
-PASSWORD_LENGTHS: Final = (1, 64)
 
 
 # ---------------------------------------------------------------- sessions
@@ -49,6 +46,9 @@ def open_session(inside: Interior, call: Call) -> Answer:
     except TableFull:
         raise Refusal(503, "SessionLimitExceeded", "The session establishment failed: too many sessions.") from None
     answer = _session(session)
+    account = inside.accounts.named(username)
+    if account is not None and account.must_change:
+        answer.doc |= change_first(account).doc["error"]
     return Answer(201, answer.doc, {"X-Auth-Token": session.token, "Location": f"{SESSIONS}/{session.id}"})
 
 
@@ -71,58 +71,6 @@ def _known_session(inside: Interior, session_id: str) -> Session:
         if session.id == session_id:
             return session
     raise not_found(f"{SESSIONS}/{session_id}")
-
-
-# ---------------------------------------------------------------- accounts
-
-
-def account_service(inside: Interior, call: Call) -> Answer:
-    shortest, longest = PASSWORD_LENGTHS
-    return resource(
-        f"{ROOT}/AccountService", "AccountService.v1_15_0", "Account Service",
-        ServiceEnabled=True, MinPasswordLength=shortest, MaxPasswordLength=longest,
-        AccountLockoutThreshold=inside.quirks.lock_after or 0, AccountLockoutDuration=int(inside.quirks.lock_s),
-        Accounts=link(ACCOUNTS),
-    )  # fmt: skip
-
-
-def list_accounts(inside: Interior, call: Call) -> Answer:
-    return collection(ACCOUNTS, "ManagerAccount", [f"{ACCOUNTS}/{slot}" for slot in inside.accounts.slots])
-
-
-def show_account(inside: Interior, call: Call, slot: str) -> Answer:
-    account = _known_account(inside, slot)
-    return resource(
-        f"{ACCOUNTS}/{slot}", "ManagerAccount.v1_12_0", "User Account",
-        UserName=account.username, Password=None, RoleId=account.role, Enabled=account.enabled,
-        Locked=inside.accounts.locked(account.username),
-    )  # fmt: skip
-
-
-def change_account(inside: Interior, call: Call, slot: str) -> Answer:
-    """A new password ends the account's other sessions, as many BMCs do."""
-    account, wanted = _known_account(inside, slot), call.request.json()
-    unknown = wanted.keys() - {"Password", "Enabled"}
-    if unknown or not wanted:
-        raise Refusal(400, "PropertyNotWritable", f"Cannot be written: {', '.join(sorted(unknown)) or 'nothing'}.")
-    if "Enabled" in wanted:
-        account.enabled = bool(wanted["Enabled"])
-    if "Password" in wanted:
-        password = wanted["Password"]
-        shortest, longest = PASSWORD_LENGTHS
-        if not isinstance(password, str) or not shortest <= len(password) <= longest:
-            raise Refusal(400, "PropertyValueFormatError", f"A password has {shortest} to {longest} characters.")
-        account.password = SecretStr(password)
-        inside.sessions.close_all(account.username, but=call.token)
-        inside.password_changed(account.username, account.password)
-    return show_account(inside, call, slot)
-
-
-def _known_account(inside: Interior, slot: str) -> Account:
-    try:
-        return inside.accounts.slots[slot]
-    except KeyError:
-        raise not_found(f"{ACCOUNTS}/{slot}") from None
 
 
 # ---------------------------------------------------------------- Tasks
@@ -211,10 +159,6 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("POST", r"/SessionService/Sessions", open_session),
     ("GET", r"/SessionService/Sessions/([^/]+)", show_session),
     ("DELETE", r"/SessionService/Sessions/([^/]+)", close_session),
-    ("GET", r"/AccountService", account_service),
-    ("GET", r"/AccountService/Accounts", list_accounts),
-    ("GET", r"/AccountService/Accounts/([^/]+)", show_account),
-    ("PATCH", r"/AccountService/Accounts/([^/]+)", change_account),
     ("GET", r"/TaskService", task_service),
     ("GET", r"/TaskService/Tasks", list_tasks),
     ("GET", r"/TaskService/Tasks/([^/]+)", show_task),
