@@ -14,9 +14,11 @@
         bmc.machine.drives[serial].holds_data       # the truth, whatever the BMC shows
         rack.writes                                 # each write that reached a BMC, logins as kind "session"
         bmc.set(session_limit=1)                    # settings of this BMC, while it runs: quirks.Quirks, ipmi.IpmiFront.set
+    bmc.behave("supermicro", "flaky")           # what real BMCs do, by name: behaviours.REGISTRY
+    bmc.overlay({path: merge_patch})            # over its documents: replies.Overlay
 
-Machines (`machine`) stand behind Redfish (`front`: sushy-tools' own application with a layer of ours) and IPMI (`ipmi`) alike. The
-faults are in `faults.ACTIONS`. Nothing runs in the background: what is due by `Rack(clock=…)` takes place at the next look.
+Machines (`machine`) stand behind Redfish (`front`: sushy-tools' own application with a layer of ours) and IPMI (`ipmi`) alike. Rules
+are in `faults`. Nothing runs in the background: what is due by `Rack(clock=…)` takes place at the next look.
 `Rack.on_write` is called after a write was applied and before it is answered: a test may kill the client there. A write that was
 accepted as a Task is recorded when it is accepted; one that was ignored by a rule is not recorded at all.
 

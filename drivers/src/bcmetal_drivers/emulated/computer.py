@@ -45,7 +45,7 @@ def show_manager(inside: Interior, call: Call) -> Answer:
         "UUID": str(first.uuid),
         "Model": inside.maker.bmc_model,
         "Manufacturer": inside.maker.manufacturer,
-        "FirmwareVersion": inside.maker.firmware,
+        "FirmwareVersion": inside.firmware["BMC"],
         "Description": f"{inside.maker.vendor} BMC",
         "EthernetInterfaces": link(f"{path}/EthernetInterfaces"),
         "Actions": {"#Manager.Reset": {"target": f"{path}/Actions/Manager.Reset"}},
@@ -70,6 +70,7 @@ def show_system(inside: Interior, call: Call, system: str) -> Answer:
         "SerialNumber": hardware.serial,
         "SKU": hardware.sku,
         "PartNumber": hardware.part_number,
+        "BiosVersion": inside.firmware["BIOS"],
         "LocationIndicatorActive": machine.identify,
         "Status": {"State": "Enabled", "Health": machine.health, "HealthRollup": machine.health},
         "Boot": _boot(machine, quirks),
@@ -88,10 +89,12 @@ def show_system(inside: Interior, call: Call, system: str) -> Answer:
     if quirks.boot_progress is not None:
         on = machine.power is PowerState.ON
         answer.doc["BootProgress"] = {"LastState": quirks.boot_progress if on else "None"}
+    if quirks.empty_when_off and machine.power is PowerState.OFF:
+        answer.doc |= {"ProcessorSummary": {"Count": 0}, "MemorySummary": {"TotalSystemMemoryGiB": 0}}
     if quirks.boot_settings:
         answer.doc["@Redfish.Settings"] = {
             "@odata.type": "#Settings.v1_3_5.Settings",
-            "SettingsObject": link(f"{ROOT}/Systems/{system}/Settings"),
+            "SettingsObject": link(f"{ROOT}/Systems/{system}/{quirks.settings_name}"),
         }
     return answer
 
@@ -102,15 +105,15 @@ def change_system(inside: Interior, call: Call, system: str) -> Answer:
     return _change(inside, call, system)
 
 
-def show_settings(inside: Interior, call: Call, system: str) -> Answer:
+def show_settings(inside: Interior, call: Call, system: str, name: str) -> Answer:
     machine = inside.machine(system)
-    _has_settings(inside, system)
+    _has_settings(inside, system, name)
     boot = _boot(machine, inside.quirks)
-    return resource(f"{ROOT}/Systems/{system}/Settings", "ComputerSystem.v1_20_0", "Settings", Boot=boot)
+    return resource(f"{ROOT}/Systems/{system}/{name}", "ComputerSystem.v1_20_0", "Settings", Boot=boot)
 
 
-def change_settings(inside: Interior, call: Call, system: str) -> Answer:
-    _has_settings(inside, system)
+def change_settings(inside: Interior, call: Call, system: str, name: str) -> Answer:
+    _has_settings(inside, system, name)
     return _change(inside, call, system)
 
 
@@ -127,9 +130,9 @@ def change_secure_boot(inside: Interior, call: Call, system: str) -> Answer:
     return ask(inside.drivers, call.request)
 
 
-def _has_settings(inside: Interior, system: str) -> None:
-    if not inside.quirks.boot_settings:
-        raise Refusal(404, "ResourceMissingAtURI", f"The system {system} has no Settings resource.")
+def _has_settings(inside: Interior, system: str, name: str) -> None:
+    if not inside.quirks.boot_settings or name != inside.quirks.settings_name:
+        raise Refusal(404, "ResourceMissingAtURI", f"The system {system} has no resource {name}.")
 
 
 def _change(inside: Interior, call: Call, system: str) -> Answer:
@@ -151,9 +154,12 @@ def _change(inside: Interior, call: Call, system: str) -> Answer:
 
 def _targets(quirks: Quirks) -> dict[str, BootDevice]:
     """The words of this BMC. Where the virtual CD is UsbCd, Cd is the drive that nobody has any more: it falls through to the disk."""
-    if quirks.cd_name == "Cd":
-        return BOOT_TARGETS
-    return {**BOOT_TARGETS, "Cd": BootDevice.DISK, quirks.cd_name: BootDevice.CD}
+    words = dict(BOOT_TARGETS)
+    if quirks.cd_name == "absent":
+        del words["Cd"]
+    elif quirks.cd_name != "Cd":
+        words |= {"Cd": BootDevice.DISK, quirks.cd_name: BootDevice.CD}
+    return {**words, quirks.other_cd: BootDevice.DISK} if quirks.other_cd else words
 
 
 def _boot(machine: Machine, quirks: Quirks) -> dict[str, Any]:
@@ -162,7 +168,7 @@ def _boot(machine: Machine, quirks: Quirks) -> dict[str, Any]:
     if armed.device is BootDevice.DISK:
         words[BootDevice.DISK] = "Hdd"
     if armed.device is BootDevice.CD:
-        words[BootDevice.CD] = quirks.cd_name
+        words[BootDevice.CD] = "Cd" if quirks.cd_name == "absent" else quirks.cd_name
     boot: dict[str, Any] = {
         "BootSourceOverrideEnabled": "Disabled" if armed.device is BootDevice.NONE else "Once" if armed.once else "Continuous",
         "BootSourceOverrideTarget": words[armed.device],
@@ -201,6 +207,8 @@ def _arm(machine: Machine, quirks: Quirks, boot: object) -> None:
     if enabled == "Disabled":
         device = BootDevice.NONE
     once = enabled == "Once" if enabled else (True if now.device is BootDevice.NONE else now.once)
+    if quirks.boot_change_halts and machine.system_present:
+        machine.jam()
     if target or enabled:
         machine.arm(device, once, modes[mode] if mode else None)
     elif mode:
@@ -212,8 +220,8 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", rf"/Managers/{MANAGER}", show_manager),
     ("GET", SYSTEM, show_system),
     ("PATCH", SYSTEM, change_system),
-    ("GET", rf"{SYSTEM}/Settings", show_settings),
-    ("PATCH", rf"{SYSTEM}/Settings", change_settings),
+    ("GET", rf"{SYSTEM}/(Settings|SD)", show_settings),
+    ("PATCH", rf"{SYSTEM}/(Settings|SD)", change_settings),
     ("GET", rf"{SYSTEM}/SecureBoot", show_secure_boot),
     ("PATCH", rf"{SYSTEM}/SecureBoot", change_secure_boot),
 )

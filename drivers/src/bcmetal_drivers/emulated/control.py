@@ -78,7 +78,7 @@ class Control:
             ],
             ("GET", "/fired"): lambda asked: self._rack.fired(int(asked["rule"])),
             ("GET", "/counts"): self._counts,
-            ("POST", "/rule"): lambda asked: self._rack.rule(Rule(**asked)),
+            ("POST", "/rule"): lambda asked: self._rack.rule(Rule.read(asked)),
             ("POST", "/clear"): lambda asked: self._rack.clear(asked.get("rule")),
             ("POST", "/set"): lambda asked: self._rack.bmc(asked["bmc"]).set(**asked["settings"]),
             ("POST", "/plant"): self._plant,

@@ -17,43 +17,30 @@ from urllib.parse import parse_qs
 
 from pydantic import SecretStr
 
-from bcmetal_drivers.emulated import (
-    account_service,
-    bios,
-    computer,
-    parts,
-    services,
-    slots,
-)
+from bcmetal_drivers.emulated import account_service, bios, parts, services
 from bcmetal_drivers.emulated.accounts import Accounts, Login
-from bcmetal_drivers.emulated.application import OneChassis, ResourceDrivers, ask
-from bcmetal_drivers.emulated.faults import Rule, Rules
+from bcmetal_drivers.emulated.application import OneChassis, ResourceDrivers
+from bcmetal_drivers.emulated.conditions import Notes, facts_of
+from bcmetal_drivers.emulated.effects import Effects, take_place
+from bcmetal_drivers.emulated.faked import faked
+from bcmetal_drivers.emulated.faults import ACT, Rule, Rules
 from bcmetal_drivers.emulated.hardware import Maker
 from bcmetal_drivers.emulated.interior import ROOT, Call, Interior, accepted
+from bcmetal_drivers.emulated.levers import FrontLevers
 from bcmetal_drivers.emulated.machine import Machine
-from bcmetal_drivers.emulated.messages import Answer, Refusal, Request, not_found, refusal
+from bcmetal_drivers.emulated.messages import Answer, Refusal, Request, not_found
 from bcmetal_drivers.emulated.quirks import Quirks
-from bcmetal_drivers.emulated.serve import Listener, drop, requests_on_this_line
+from bcmetal_drivers.emulated.replies import Overlay, Reply
+from bcmetal_drivers.emulated.serve import Listener, drop, hang_up, requests_on_this_line
 from bcmetal_drivers.emulated.sessions import Sessions
+from bcmetal_drivers.emulated.source import Source, SushyTools
 from bcmetal_drivers.emulated.systems import RackIndicators, RackManagers, RackSystems
 from bcmetal_drivers.emulated.tasks import Tasks
 from bcmetal_drivers.emulated.vmedia import LOOPBACK, RackMedia, Reach
 
-ROUTES: Final = tuple(
-    (method, re.compile(re.escape(ROOT) + pattern), handler)
-    for method, pattern, handler in (
-        *account_service.ROUTES,
-        *bios.ROUTES,
-        *computer.ROUTES,
-        *services.ROUTES,
-        *parts.ROUTES,
-        *slots.ROUTES,
-    )
-)
 OPEN: Final = ("/redfish", ROOT, f"{ROOT}/odata", f"{ROOT}/$metadata")
 VOLATILE: Final = ("PowerState", "DateTime", "@odata.etag")
 ERASE: Final = re.compile(re.escape(ROOT) + parts.ERASE)
-HTML: Final = b"<!DOCTYPE html><html><head><title>Error</title></head><body><h1>Gateway Time-out</h1></body></html>"
 
 
 class Surroundings(Protocol):
@@ -83,11 +70,19 @@ class RedfishFront:
         password: SecretStr,
         rack: Surroundings,
         reach: Reach = LOOPBACK,
+        source: Source | None = None,
+        *,
+        old_tls: bool = False,
     ) -> None:
+        """`source`: where its documents come from; sushy-tools' fake and our routes when None."""
         self._name = name
         self._rack = rack
+        self._source = source or SushyTools()
         self._stopping = threading.Event()
         self.quirks = Quirks()
+        self.overlay = Overlay()
+        self.notes = Notes(rack.clock)
+        self._shuffles = 0
         self.accounts = Accounts(username, password, rack.clock, self._lock_for)
         self._sessions = Sessions(self.quirks, rack.clock)
         self.tasks = Tasks(rack.clock)
@@ -101,12 +96,14 @@ class RedfishFront:
         )
         self._inside = Interior(
             name, host, maker, machines, self.quirks, self.accounts, self._sessions, self.tasks, drivers,
+            {"BMC": maker.firmware, "BIOS": "2.14.1", "NIC.1": "22.36.10.10"}, rack.clock,
             lambda username, password: rack.password_changed(name, username, password),
         )  # fmt: skip
+        self._levers = FrontLevers(self._inside, self.notes)
         for machine in machines.values():
             machine.settle_first = self.tasks.settle
             machine.at_boot.append(partial(bios.boot, self.quirks, machine))
-        self._listener = Listener(host, port, self._wsgi, certificate, name)
+        self._listener = Listener(host, port, self._wsgi, certificate, name, old_tls=old_tls)
 
     # ------------------------------------------------------------ for the rack
 
@@ -136,22 +133,19 @@ class RedfishFront:
 
     def change_password(self, username: str, password: SecretStr) -> None:
         """As somebody else would, behind the client's back."""
-        account = self.accounts.named(username)
-        if account is None:
-            raise KeyError(username)
-        account.password = password
-        self._sessions.close_all(username)
-        self._rack.password_changed(self._name, username, password)
+        self._levers.change_password(username, password)
 
     def set(self, name: str, value: object) -> None:
         self.quirks.set(name, value)
 
     def snapshot(self) -> dict[str, Any]:
-        return {"accounts": self.accounts.snapshot(), "quirks": self.quirks.snapshot()}
+        kept = {"accounts": self.accounts.snapshot(), "quirks": self.quirks.snapshot()}
+        return {**kept, "firmware": dict(self._inside.firmware)}
 
     def restore(self, doc: Mapping[str, Any]) -> None:
         self.accounts.restore(doc["accounts"])
         self.quirks.restore(doc["quirks"])
+        self._inside.firmware.update(doc.get("firmware", {}))
 
     def _lock_for(self, failures: int) -> float | None:
         rule = self._rack.rules.standing(self._name, "lock_after")
@@ -165,9 +159,13 @@ class RedfishFront:
     def _wsgi(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         request = Request.read(environ)
         self._rack.counted(self._name, request.method)
-        call = Call(request, tuple(self._rack.rules.matching(self._name, request.method, request.path)))
+        if self._levers.is_away():
+            raise drop(environ)
+        machine = self._machine_at(request.path)
+        facts = facts_of(request, machine, self.notes, self.sessions)
+        call = Call(request, tuple(self._rack.rules.matching(self._name, request.method, request.path, facts)))
         self._before(call)
-        answer = self._faked(call)
+        answer = faked(call, opens_session=_opens_session(request))
         if answer is None:
             try:
                 answer = self._decorated(call, self._answer(call))
@@ -184,6 +182,9 @@ class RedfishFront:
         drip = call.rule("drip")
         if drip is not None and drip.fire():
             return self._drip(payload, drip.rule.seconds)
+        hanging_up = call.rule("hang_up")
+        if hanging_up is not None and hanging_up.fire():
+            return hang_up(environ, payload)
         return [payload]
 
     def _before(self, call: Call) -> None:
@@ -199,26 +200,6 @@ class RedfishFront:
             elif live.action == "expire_sessions" and call.request.header("X-Auth-Token") and live.fire():
                 self._sessions.close_all()
 
-    def _faked(self, call: Call) -> Answer | None:
-        """An answer in whose place the request is not looked at."""
-        for live in call.rules:
-            rule = live.rule
-            if live.action == "refuse" and live.fire():
-                message = rule.message or "The service is temporarily unavailable."
-                return refusal(
-                    rule.status or 503, str(rule.code or "ServiceTemporarilyUnavailable"), message, rule.headers
-                )
-            if live.action == "session_table_full" and _opens_session(call.request) and live.fire():
-                message = rule.message or "The session establishment failed: too many sessions."
-                return refusal(rule.status or 503, str(rule.code or "SessionLimitExceeded"), message, rule.headers)
-            if live.action == "html" and live.fire():
-                body = rule.body.encode() if rule.body is not None else HTML
-                return Answer(rule.status or 504, None, dict(rule.headers), body, "text/html")
-            if live.action == "garbage" and live.fire():
-                body = (rule.body if rule.body is not None else '{"Members": [}{').encode()
-                return Answer(rule.status or 200, None, dict(rule.headers), body)
-        return None
-
     def _drip(self, payload: bytes, seconds: float) -> Iterator[bytes]:
         for n in range(len(payload)):
             if self._stopping.wait(seconds):
@@ -232,17 +213,45 @@ class RedfishFront:
         if request.path == "/redfish" and request.reads:
             return Answer(200, {"v1": f"{ROOT}/"})
         self._authenticate(call)
+        acting = [live.rule for live in call.rules if live.action == ACT and live.fire()]
+        for rule in acting:
+            self._take_place(rule.before, request.path)
+            self._stopping.wait(rule.delay)
+        reply = next((rule.answer for rule in acting if rule.answer is not None), None)
+        answer = self._replied(call, reply)
+        for rule in acting:
+            if answer.status < 400 or rule.answer is not None:
+                self._take_place(rule.effect, request.path)
+        return answer
+
+    def _replied(self, call: Call, reply: Reply | None) -> Answer:
+        """As the rule says, where there is one."""
+        if reply is None:
+            return self._carried_out(call)
+        if not reply.passes:
+            return reply.answer()
+        try:
+            return reply.over(self._carried_out(call))
+        except Refusal as e:
+            return reply.over(e.answer)
+
+    def _carried_out(self, call: Call) -> Answer:
+        request = call.request
         if request.reads:
             return self._dispatch(call)
         if request.method == "PATCH":
             self._precondition(call)
         answer = self._lied_or_deferred(call) or self._dispatch(call)
         if answer.status < 400 and "X-Bcmetal-Ignored" not in answer.headers:
+            self.notes.wrote(request.path)
             self._rack.wrote(
                 self._name, self._machine_of(request.path), request.method, request.path, _kind(request.path)
             )
         answer.headers.pop("X-Bcmetal-Ignored", None)
         return answer
+
+    def _take_place(self, effects: Effects, path: str) -> None:
+        take_place(effects, self._machine_at(path), self._levers)
 
     def _authenticate(self, call: Call) -> None:
         request = call.request
@@ -300,19 +309,21 @@ class RedfishFront:
             return False
 
     def _dispatch(self, call: Call) -> Answer:
+        """The document under its overlay, or the write carried out."""
         request = call.request
-        method = "GET" if request.reads else request.method
         if request.path.startswith(f"{ROOT}/SessionService") and not self.quirks.session_service:
             raise not_found(request.path)
-        others = False
-        for known, pattern, handler in ROUTES:
-            found = pattern.fullmatch(request.path)
-            if found is not None and known == method:
-                return handler(self._inside, call, *found.groups())
-            others = others or found is not None
-        if others:
-            raise Refusal(405, "OperationNotAllowed", f"The method {method} is not allowed on {request.path}.")
-        return ask(self._inside.drivers, request)
+        if not request.reads or not self.overlay.concerns(request.path):
+            return self._source.answer(self._inside, call)
+        try:
+            answer = self._source.answer(self._inside, call)
+        except Refusal as e:
+            answer = e.answer
+        there = answer.doc if answer.status == 200 else None
+        doc = self.overlay.over(request.path, there, self._machine_at(request.path))
+        if doc is None:
+            raise not_found(request.path)
+        return replace(answer, status=200, doc=doc)
 
     def _decorated(self, call: Call, answer: Answer) -> Answer:
         """Pages and ETags, on what was read."""
@@ -320,6 +331,9 @@ class RedfishFront:
             return answer
         rule, size = call.rule("page"), self.quirks.page
         if isinstance(answer.doc.get("Members"), list):
+            if self.quirks.shuffles_members:
+                self._shuffles += 1
+                answer.doc["Members"] = rotated(answer.doc["Members"], self._shuffles)
             if rule is not None and len(answer.doc["Members"]) > rule.rule.n and rule.fire():
                 size = rule.rule.n
             _page(answer.doc, call.request, size)
@@ -341,6 +355,17 @@ class RedfishFront:
         if machine is None and "/VirtualMedia/" in path:
             machine = next(iter(self._inside.machines.values()))
         return machine.name if machine else None
+
+    def _machine_at(self, path: str) -> Machine:
+        """The one whose path it is; else the first."""
+        found = re.match(re.escape(ROOT) + r"/Systems/([^/]+)", path)
+        machines = self._inside.machines
+        return machines[found[1]] if found and found[1] in machines else next(iter(machines.values()))
+
+
+def rotated(members: list[Any], by: int) -> list[Any]:
+    first = by % len(members) if members else 0
+    return members[first:] + members[:first]
 
 
 def _opens_session(request: Request) -> bool:

@@ -30,6 +30,8 @@ MAKERS: Final = {
     "hpe": Maker("HPE", "ProLiant DL360 Gen10 Plus", "HPE", "ProLiant DL360 Gen10 Plus", "iLO 5", "iLO 5 v2.78", "94:40:c9"),
     "supermicro": Maker("Supermicro", "Supermicro BMC", "Supermicro", "SYS-1029P-WTR", "ASPEED", "01.74.09", "0c:c4:7a"),
     "lenovo": Maker("Lenovo", "ThinkSystem SR650", "Lenovo", "ThinkSystem SR650", "Lenovo XClarity Controller", "CDI3A4E", "08:94:ef"),
+    "ami": Maker("AMI", "AMI Redfish Server", "Giga Computing", "R283-S90", "AST2600", "13.06.14", "74:56:3c"),
+    "openbmc": Maker("OpenBMC", "bmcweb", "Contoso", "Yosemite V3", "OpenBmc", "2.14.0-dev", "b8:ce:f6"),
 }  # fmt: skip
 
 

@@ -31,6 +31,8 @@ class Interior:
     sessions: Sessions
     tasks: Tasks
     drivers: ResourceDrivers
+    firmware: dict[str, str]  # versions by component: BMC, BIOS, NIC.1
+    clock: Callable[[], float]
     password_changed: Callable[[str, SecretStr], None]
 
     def machine(self, system_id: str) -> Machine:

@@ -19,6 +19,7 @@ from bcmetal_drivers.emulated.board import Board
 CD: Final = "Cd"
 FLOPPY: Final = "Floppy"
 SLOTS: Final = (CD, FLOPPY)
+HALTED: Final = "halted"  # it stopped in its firmware
 NOTHING_ARMED: Final = BootOverride(BootDevice.NONE, once=False)
 
 
@@ -79,7 +80,7 @@ class Boot:
     """One power-on or reset: what the machine booted."""
 
     n: int
-    device: str  # a value of BootDevice
+    device: str  # a value of BootDevice, or HALTED
     url: str | None
     medium_sha256: str | None
     at: float  # on the rack's clock
@@ -132,6 +133,7 @@ class Machine:
         self.body = body
         self.power_lag_s = power_lag_s
         self.ignores_soft_off = False
+        self.starts_twice = False  # a second time by itself after each power-on
         self.health = "OK"
         self.asset_tag = ""
         self.identify = False
@@ -152,6 +154,7 @@ class Machine:
         self._nmis = 0
         self._secure_boot = False
         self._secure_boot_now = False
+        self._jammed = False
 
     # ------------------------------------------------------------ what never changes
 
@@ -238,6 +241,11 @@ class Machine:
             if mode is not None:
                 self._boot_mode = mode
 
+    def jam(self) -> None:
+        """It halts at every start from now on."""
+        with self._settled():
+            self._jammed = True
+
     @property
     def boots(self) -> list[Boot]:
         with self._settled():
@@ -247,6 +255,8 @@ class Machine:
         """The device and, for a CD, the URL, if the machine were started now. A CD that is not there falls through to the disk."""
         with self._settled():
             device, medium = self._choice()
+            if self._jammed:
+                return HALTED, None
             return device.value, medium.url if medium else None
 
     @property
@@ -341,6 +351,8 @@ class Machine:
             self._pending = None
             self._power = pending.then
             device = self._boot(pending.due) if pending.boots else None
+            if device is not None and self.starts_twice:
+                device = self._boot(pending.due)
             if self.body is not None and device is not None:
                 self.body.start(device, self._boot_mode)
             elif self.body is not None:
@@ -372,7 +384,7 @@ class Machine:
         self._boots.append(
             Boot(
                 len(self._boots) + 1,
-                device.value,
+                HALTED if self._jammed else device.value,
                 medium.url if medium else None,
                 medium.sha256 if medium else None,
                 at,
@@ -404,6 +416,8 @@ class Machine:
                 "board": self.board.snapshot(),
                 "power_lag_s": self.power_lag_s,
                 "ignores_soft_off": self.ignores_soft_off,
+                "starts_twice": self.starts_twice,
+                "jammed": self._jammed,
                 "health": self.health,
                 "asset_tag": self.asset_tag,
                 "identify": self.identify,
@@ -430,4 +444,5 @@ class Machine:
             self._nmis = doc["nmis"]
             self.board.restore(doc["board"])
             self.power_lag_s, self.ignores_soft_off = doc["power_lag_s"], doc["ignores_soft_off"]
+            self.starts_twice, self._jammed = doc.get("starts_twice", False), doc.get("jammed", False)
             self.health, self.asset_tag, self.identify = doc["health"], doc["asset_tag"], doc["identify"]

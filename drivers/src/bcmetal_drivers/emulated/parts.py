@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from bcmetal_drivers.capabilities import PowerState
 from bcmetal_drivers.emulated.interior import ROOT, Call, Handler, Interior, accepted, collection, link, resource
 from bcmetal_drivers.emulated.machine import EmulatedDrive, Machine
 from bcmetal_drivers.emulated.messages import Answer, Refusal, not_found
@@ -23,7 +24,8 @@ STORAGE: Final = rf"{SYSTEM}/Storage/{CONTROLLER}"
 
 def list_processors(inside: Interior, call: Call, system: str) -> Answer:
     machine, path = inside.machine(system), f"{ROOT}/Systems/{system}/Processors"
-    return collection(path, "Processor", [f"{path}/CPU.{n + 1}" for n in range(machine.hardware.cpus)])
+    count = 0 if _shows_nothing(inside, machine) else machine.hardware.cpus
+    return collection(path, "Processor", [f"{path}/CPU.{n + 1}" for n in range(count)])
 
 
 def show_processor(inside: Interior, call: Call, system: str, number: str) -> Answer:
@@ -41,7 +43,8 @@ def show_processor(inside: Interior, call: Call, system: str, number: str) -> An
 
 def list_memory(inside: Interior, call: Call, system: str) -> Answer:
     machine, path = inside.machine(system), f"{ROOT}/Systems/{system}/Memory"
-    return collection(path, "Memory", [f"{path}/DIMM.{n + 1}" for n in range(_dimms(machine))])
+    count = 0 if _shows_nothing(inside, machine) else _dimms(machine)
+    return collection(path, "Memory", [f"{path}/DIMM.{n + 1}" for n in range(count)])
 
 
 def show_memory(inside: Interior, call: Call, system: str, number: str) -> Answer:
@@ -53,6 +56,10 @@ def show_memory(inside: Interior, call: Call, system: str, number: str) -> Answe
         CapacityMiB=machine.hardware.dimm_mib, MemoryDeviceType="DDR4", OperatingSpeedMhz=3200, Manufacturer="Samsung",
         PartNumber="M393A4K40EB3-CWE", SerialNumber=f"{machine.serial}{number}", Status=HEALTHY,
     )  # fmt: skip
+
+
+def _shows_nothing(inside: Interior, machine: Machine) -> bool:
+    return inside.quirks.empty_when_off and machine.power is PowerState.OFF
 
 
 def _dimms(machine: Machine) -> int:
@@ -85,7 +92,8 @@ def list_storage(inside: Interior, call: Call, system: str) -> Answer:
 
 def show_storage(inside: Interior, call: Call, system: str) -> Answer:
     machine, path = inside.machine(system), f"{ROOT}/Systems/{system}/Storage/{CONTROLLER}"
-    drives = [link(f"{path}/Drives/{serial}") for serial in machine.drives]
+    serials = list(machine.drives)[: -1 if inside.quirks.misses_a_drive else None]
+    drives = [link(f"{path}/Drives/{serial}") for serial in serials]
     return resource(
         path, "Storage.v1_15_0", "Storage controller",
         **{"Drives": drives, "Drives@odata.count": len(drives), "Volumes": link(f"{path}/Volumes"), "Status": HEALTHY},

@@ -27,7 +27,7 @@ class Quirks:
     page: int | None = None  # members a page
     media_at: str = "systems"  # or "managers", "both"
     media_insert: str = "action"  # or "patch": no actions, the slot is written
-    cd_name: str = "Cd"  # or "UsbCd": what the virtual one is called in the boot override
+    cd_name: str = "Cd"  # or "UsbCd", "absent": what the virtual one is called in the boot override
     boot_settings: bool = False  # the override must be written to the Settings resource
     continuous: bool = True  # BootSourceOverrideEnabled knows Continuous
     mode_shown: bool = True  # BootSourceOverrideMode is there
@@ -48,6 +48,14 @@ class Quirks:
     bios_rejects: tuple[str, ...] = ()  # attributes that a boot does not take
     bios_lie: str | None = None  # "lost": what waits is forgotten by the boot
     bios_post_s: float = 0.0  # for how long after a boot begins they are answered 500
+    failed_logins_take_room: bool = False  # in the session table, until they expire
+    shuffles_members: bool = False  # collections in another order at each read
+    padding_bytes: int = 0  # how much a firmware entry is longer than it need be
+    settings_name: str = "Settings"  # or "SD": where `boot_settings` has the override written
+    other_cd: str | None = None  # another word of the boot override, for a drive that nobody has any more
+    boot_change_halts: bool = False  # a machine with a system halts after a change of the override
+    empty_when_off: bool = False  # no CPUs and no memory are reported of a machine that is off
+    misses_a_drive: bool = False  # the last one is not shown until the BMC is reset
 
     def set(self, name: str, value: object) -> None:
         """Raises ValueError for a name that is not one of the fields."""

@@ -16,26 +16,29 @@ import threading
 import time
 import weakref
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Self
 
 from pydantic import SecretStr
 
 from bcmetal_drivers.emulated import hardware, serve
+from bcmetal_drivers.emulated.behaviours import setup_of
+from bcmetal_drivers.emulated.bmc import IPMI, REDFISH, EmulatedBmc, Front, Setup
+from bcmetal_drivers.emulated.conditions import Notes, facts_of
+from bcmetal_drivers.emulated.effects import OF_MACHINES, take_place
 from bcmetal_drivers.emulated.faults import FAILED_LOGIN, LiveRule, Rule, Rules
 from bcmetal_drivers.emulated.front import RedfishFront
 from bcmetal_drivers.emulated.machine import Boot, EmulatedDrive, Machine
+from bcmetal_drivers.emulated.source import Source
 from bcmetal_drivers.emulated.vmedia import LOOPBACK
 
 __all__ = ["Boot", "EmulatedBmc", "EmulatedDrive", "Machine", "Rack", "Rule", "Write"]
 
-REDFISH, IPMI = "redfish", "ipmi"
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-MACHINE_SETTINGS: Final = ("power_lag_s", "ignores_soft_off", "health")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,107 +52,6 @@ class Write:
     path: str
     at: float
     kind: str
-
-
-class Front(Protocol):
-    """What speaks for a BMC."""
-
-    @property
-    def port(self) -> int: ...
-    @property
-    def failed_logins(self) -> int: ...
-    def start(self) -> None: ...
-    def stop(self) -> None: ...
-    def sessions(self) -> int: ...
-    def drop_sessions(self) -> None: ...
-    def set(self, name: str, value: object) -> None: ...
-    def snapshot(self) -> dict[str, Any]: ...
-    def restore(self, doc: Mapping[str, Any]) -> None: ...
-
-
-@dataclass(slots=True)
-class Setup:
-    """How a BMC was added; kept in its snapshot."""
-
-    name: str
-    kind: str
-    index: int
-    systems: int
-    username: str
-    tls: bool
-    drives: int
-    maker: str
-    port: int = 0
-    host: str = ""  # "": an address in 127.77.0.0/16 of its own
-    reach: str = ""  # the network that media may be fetched from; "": loopback
-
-
-class EmulatedBmc:
-    """One BMC of the rack."""
-
-    def __init__(
-        self, setup: Setup, password: SecretStr, machines: Mapping[str, Machine], certificate: Path | None
-    ) -> None:
-        self.name = setup.name
-        self.setup = setup
-        self.username = setup.username
-        self.password = password  # the present one of `username`
-        self.host = setup.host or f"127.77.{setup.index // 250}.{setup.index % 250 + 1}"
-        self.certificate = certificate
-        self.by_system: Mapping[str, Machine] = machines
-        self.front: Front
-
-    @property
-    def kind(self) -> str:
-        return self.setup.kind
-
-    @property
-    def port(self) -> int:
-        """0 until the first start."""
-        front = getattr(self, "front", None)
-        return front.port if front is not None else self.setup.port
-
-    @property
-    def address(self) -> str:
-        """As an admin would write it; names the system where there is one only."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        if self.kind == IPMI:
-            return f"ipmi://{host}:{self.port}"
-        scheme = "redfish" if self.setup.tls else "redfish+http"
-        path = f"/redfish/v1/Systems/{next(iter(self.by_system))}" if len(self.by_system) == 1 else ""
-        return f"{scheme}://{host}:{self.port}{path}"
-
-    @property
-    def fingerprint(self) -> str:
-        """SHA-256 of its TLS leaf in hex; "" without TLS."""
-        return serve.fingerprint(self.certificate) if self.certificate else ""
-
-    @property
-    def ca_pem(self) -> str:
-        return serve.certificate_pem(self.certificate) if self.certificate else ""
-
-    @property
-    def machines(self) -> list[Machine]:
-        return list(self.by_system.values())
-
-    @property
-    def machine(self) -> Machine:
-        return self.machines[0]
-
-    def set(self, **settings: Any) -> None:
-        """Change how it behaves while it runs: `quirks.Quirks` or `ipmi.IpmiFront.set`, and power_lag_s, ignores_soft_off, health."""
-        for name, value in settings.items():
-            if name in MACHINE_SETTINGS:
-                for machine in self.machines:
-                    setattr(machine, name, value)
-            else:
-                self.front.set(name, value)
-
-    def change_password(self, password: SecretStr) -> None:
-        """As somebody else would, behind the client's back. Redfish only."""
-        if not isinstance(self.front, RedfishFront):
-            raise TypeError(f"{self.name} is no Redfish BMC")
-        self.front.change_password(self.username, password)
 
 
 class Rack:
@@ -172,6 +74,7 @@ class Rack:
         self._lock = threading.RLock()
         self._counts: dict[str, Counter[str]] = {}
         self._failures: Counter[tuple[str, str]] = Counter()
+        self._notes: dict[str, Notes] = {}
         self._running: set[str] = set()
         for path in sorted(self._dir.glob("bmc-*.json")):
             self._load(json.loads(path.read_text()))
@@ -183,45 +86,54 @@ class Rack:
         self,
         name: str,
         *,
-        systems: int = 1,
+        behaviours: Iterable[str] = (),
+        systems: int | None = None,
         username: str = "admin",
         password: SecretStr | None = None,
         tls: bool = True,
         drives: int = 2,
-        maker: str = "generic",
-        erase: bool = True,
-        power_lag_s: float = 0.0,
+        maker: str | None = None,
         host: str = "",
         reach: str = "",
         machine: Machine | None = None,
+        source: Source | None = None,
         **quirks: Any,
     ) -> EmulatedBmc:
         """A BMC with `systems` machines of `drives` clean drives each, all off. One that `state_dir` knows is given back as it is.
 
-        `machine`: the one that it stands for, in the place of made ones; not with a `state_dir`. `host`, `reach`: see `Setup`.
+        `behaviours`: see the package of that name; what is given here beside them counts more. `machine`: the one that it stands for, in
+        the place of made ones, and `source`: where its documents come from; not with a `state_dir`. `host`, `reach`: see `Setup`.
         """
         if name in self.bmcs:
             return self._known(name, REDFISH)
-        setup = Setup(name, REDFISH, len(self.bmcs), systems, username, tls, drives, maker, 0, host, reach)
-        bmc = self._build(setup, password or SecretStr(secrets.token_urlsafe(12)), machine)
-        bmc.set(erase=erase, power_lag_s=power_lag_s, **quirks)
+        names = tuple(behaviours)
+        given = setup_of(names)
+        setup = Setup(
+            name, REDFISH, len(self.bmcs), systems or given.get("systems", 1), username, tls, drives,
+            maker or given.get("maker", "generic"), 0, host or given.get("host", ""), reach, given.get("certificate", ""),
+        )  # fmt: skip
+        bmc = self._build(setup, password or SecretStr(secrets.token_urlsafe(12)), machine, source)
+        bmc.behave(*names)
+        bmc.set(**quirks)
         return self._added(bmc)
 
     def add_ipmi(
         self,
         name: str,
         *,
+        behaviours: Iterable[str] = (),
         username: str = "admin",
         password: SecretStr | None = None,
-        power_lag_s: float = 0.0,
         host: str = "",
         machine: Machine | None = None,
+        **quirks: Any,
     ) -> EmulatedBmc:
         if name in self.bmcs:
             return self._known(name, IPMI)
         setup = Setup(name, IPMI, len(self.bmcs), 1, username, False, 2, "supermicro", 0, host)
         bmc = self._build(setup, password or SecretStr(secrets.token_urlsafe(12)), machine)
-        bmc.set(power_lag_s=power_lag_s)
+        bmc.behave(*behaviours)
+        bmc.set(**quirks)
         return self._added(bmc)
 
     def bmc(self, name: str) -> EmulatedBmc:
@@ -236,11 +148,13 @@ class Rack:
             raise ValueError(f"{name} is there already, as {bmc.kind}")
         return bmc
 
-    def _build(self, setup: Setup, password: SecretStr, given: Machine | None = None) -> EmulatedBmc:
+    def _build(
+        self, setup: Setup, password: SecretStr, given: Machine | None = None, source: Source | None = None
+    ) -> EmulatedBmc:
         if not NAME.fullmatch(setup.name):
             raise ValueError(f"not a name for a BMC: {setup.name!r}")
         maker = hardware.MAKERS[setup.maker]
-        if given is not None and self._kept is not None:
+        if (given is not None or source is not None) and self._kept is not None:
             raise ValueError("a rack with a state folder makes its machines itself")
         machines = {} if given is None else {given.hardware.system_id: given}
         for n in range(1, setup.systems + 1) if given is None else ():
@@ -249,21 +163,22 @@ class Rack:
             drives = hardware.drives(self.seed, setup.name, system, setup.drives, maker)
             machines[system] = Machine(made, drives, self.clock)
         certificate = self._dir / f"{setup.name}.pem" if setup.kind == REDFISH and setup.tls else None
-        bmc = EmulatedBmc(setup, password, machines, certificate)
+        bmc = EmulatedBmc(setup, password, machines, certificate, self.rules)
         if certificate is not None:
-            serve.certificate(certificate, bmc.host, setup.name)
-        bmc.front = self._front(bmc, maker)
+            serve.certificate(certificate, bmc.host, setup.name, setup.certificate)
+        bmc.front = self._front(bmc, maker, source)
         self._counts[setup.name] = Counter()
         return bmc
 
-    def _front(self, bmc: EmulatedBmc, maker: hardware.Maker) -> Front:
+    def _front(self, bmc: EmulatedBmc, maker: hardware.Maker, source: Source | None) -> Front:
         if bmc.kind == IPMI:
             from bcmetal_drivers.emulated.ipmi import IpmiFront  # pyghmi is needed only where there is an IPMI BMC
 
             return IpmiFront(bmc, self)
         return RedfishFront(
             bmc.name, bmc.host, bmc.setup.port, bmc.certificate, maker, bmc.by_system, bmc.username, bmc.password, self,
-            (ipaddress.ip_network(bmc.setup.reach),) if bmc.setup.reach else LOOPBACK,
+            (ipaddress.ip_network(bmc.setup.reach),) if bmc.setup.reach else LOOPBACK, source,
+            old_tls=bmc.setup.certificate == "old-tls",
         )  # fmt: skip
 
     def _added(self, bmc: EmulatedBmc) -> EmulatedBmc:
@@ -333,7 +248,7 @@ class Rack:
     # ------------------------------------------------------------ for the fronts
 
     def fire(self, bmc: str, method: str, path: str) -> LiveRule | None:
-        """For IPMI: the first rule that applies, counted as fired. A lock-out fires at the failure that reaches its number."""
+        """For IPMI: the first rule that applies, counted as fired, its effects on the machine done. A lock-out fires at the failure that reaches its number."""
         if method == FAILED_LOGIN:
             self._failures[bmc, path] += 1
             lock = self.rules.standing(bmc, "lock_after")
@@ -341,7 +256,13 @@ class Rack:
                 return None
             self._failures.pop((bmc, path), None)
             return lock
-        return next((rule for rule in self.rules.matching(bmc, method, path) if rule.fire()), None)
+        machine = self.bmcs[bmc].machine
+        facts = facts_of(None, machine, self._notes.setdefault(bmc, Notes(self.clock)))
+        live = next((rule for rule in self.rules.matching(bmc, method, path, facts) if rule.fire()), None)
+        if live is not None:
+            effects = {**live.rule.before, **live.rule.effect}
+            take_place({name: args for name, args in effects.items() if name in OF_MACHINES}, machine)
+        return live
 
     def wrote(self, bmc: str, machine: str | None, method: str, path: str, kind: str) -> None:
         """Record it, keep the BMC's state, tell `on_write`; all before the answer is sent."""
@@ -389,7 +310,9 @@ class Rack:
         scratch.replace(path)
 
     def _load(self, doc: Mapping[str, Any]) -> None:
-        bmc = self._build(Setup(**doc["setup"]), SecretStr(doc["password"]))
+        setup = Setup(**doc["setup"])
+        bmc = self._build(setup, SecretStr(doc["password"]))
+        bmc.behave(*setup.behaviours)
         bmc.front.restore(doc["front"])
         for system, machine in bmc.by_system.items():
             machine.restore(doc["machines"][system])

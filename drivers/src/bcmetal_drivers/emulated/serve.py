@@ -11,7 +11,8 @@ import socket
 import ssl
 import struct
 import threading
-from collections.abc import Callable, Iterable
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +25,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 CONNECTION: Final = "bcmetal.connection"
+REQUEST: Final = "bcmetal.request"
 THREADS: Final = 4
+OTHER_NAME: Final = "192.0.2.1"  # TEST-NET-1: nobody's
 WsgiApp = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
@@ -63,15 +66,22 @@ class _Gateway(wsgi.Gateway_10):
         environ: dict[str, Any] = super().get_environ()  # type: ignore[no-untyped-call]  # cheroot has no types there
         self.req.conn.requests += 1
         environ[CONNECTION] = self.req.conn
+        environ[REQUEST] = self.req
         return environ
 
 
 class _Tls(Adapter):
     """The handshake is left to the thread that reads: a client that stops in it holds up nobody else."""
 
-    def __init__(self, certificate: str) -> None:
+    def __init__(self, certificate: str, *, old: bool = False) -> None:
         super().__init__(certificate, certificate)
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        if old:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # which is the point
+                self.context.minimum_version = ssl.TLSVersion.TLSv1
+                self.context.maximum_version = ssl.TLSVersion.TLSv1_1
+            self.context.set_ciphers("ALL:@SECLEVEL=0")
         self.context.load_cert_chain(certificate)
 
     def bind(self, sock: socket.socket) -> socket.socket:
@@ -122,12 +132,15 @@ def _free_port(host: str) -> int:
 class Listener:
     """One address and port. Port 0 takes a free one at the first start, kept in `port` from then on."""
 
-    def __init__(self, host: str, port: int, app: WsgiApp, certificate: Path | None, name: str) -> None:
+    def __init__(
+        self, host: str, port: int, app: WsgiApp, certificate: Path | None, name: str, *, old_tls: bool = False
+    ) -> None:
         self.host = host
         self.port = port
         self._app = app
         self._certificate = certificate
         self._name = name
+        self._old_tls = old_tls
         self._server: _Server | None = None
         self._thread: threading.Thread | None = None
 
@@ -147,7 +160,7 @@ class Listener:
         made.expiration_interval = 0.05  # also how long a stop may take
         made.nodelay = True
         if self._certificate is not None:
-            made.ssl_adapter = _Tls(str(self._certificate))
+            made.ssl_adapter = _Tls(str(self._certificate), old=self._old_tls)
         made.prepare()
         self._server = made
         self._thread = threading.Thread(target=made.serve, name=f"redfish {self._name}", daemon=True)
@@ -170,14 +183,22 @@ def drop(environ: dict[str, Any]) -> Dropped:
     return Dropped("reset on demand")
 
 
+def hang_up(environ: Mapping[str, Any], payload: bytes) -> Iterator[bytes]:
+    """The answer's body; then the line is closed, which its headers did not announce."""
+    yield payload
+    environ[REQUEST].close_connection = True
+
+
 def requests_on_this_line(environ: dict[str, Any]) -> int:
     return int(environ[CONNECTION].requests)
 
 
-def certificate(path: Path, host: str, name: str) -> None:
-    """Write a new key and self-signed certificate there, 0600, if there is none."""
+def certificate(path: Path, host: str, name: str, form: str = "") -> None:
+    """Write a new key and self-signed certificate there, 0600, if there is none. `form`: "expired", "other-name"."""
     if path.exists():
         return
+    named = OTHER_NAME if form == "other-name" else host
+    days = (-30, -1) if form == "expired" else (-1, 3650)
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.datetime.now(datetime.UTC)
@@ -187,9 +208,9 @@ def certificate(path: Path, host: str, name: str) -> None:
         .issuer_name(subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=3650))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(host))]), critical=False)
+        .not_valid_before(now + datetime.timedelta(days=days[0]))
+        .not_valid_after(now + datetime.timedelta(days=days[1]))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(named))]), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .sign(key, hashes.SHA256())
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Final
 
 from bcmetal_drivers.emulated.account_service import change_first
@@ -40,6 +41,9 @@ def open_session(inside: Interior, call: Call) -> Answer:
     if verdict is Login.LOCKED:
         raise Refusal(403, "AccountLocked", "The account is locked; try again later.")
     if verdict is Login.BAD:
+        if inside.quirks.failed_logins_take_room:
+            with contextlib.suppress(TableFull):
+                inside.sessions.open(username)
         raise Refusal(401, "InsufficientPrivilege", "The user name or the password is wrong.")
     try:
         session = inside.sessions.open(username)
@@ -118,18 +122,17 @@ def update_service(inside: Interior, call: Call) -> Answer:
 
 
 def list_firmware(inside: Interior, call: Call) -> Answer:
-    return collection(FIRMWARE, "SoftwareInventory", [f"{FIRMWARE}/{part}" for part in _firmware(inside)])
+    return collection(FIRMWARE, "SoftwareInventory", [f"{FIRMWARE}/{part}" for part in inside.firmware])
 
 
 def show_firmware(inside: Interior, call: Call, part: str) -> Answer:
-    versions = _firmware(inside)
+    versions = inside.firmware
     if part not in versions:
         raise not_found(f"{FIRMWARE}/{part}")
+    if inside.quirks.padding_bytes:
+        padding = "x" * inside.quirks.padding_bytes
+        return resource(f"{FIRMWARE}/{part}", "SoftwareInventory.v1_10_0", part, Version="1", Description=padding)
     return resource(f"{FIRMWARE}/{part}", "SoftwareInventory.v1_10_0", part, Version=versions[part], Updateable=False)
-
-
-def _firmware(inside: Interior) -> dict[str, str]:
-    return {"BMC": inside.maker.firmware, "BIOS": "2.14.1", "NIC.1": "22.36.10.10"}
 
 
 def list_manager_nics(inside: Interior, call: Call) -> Answer:
@@ -148,8 +151,9 @@ def show_manager_nic(inside: Interior, call: Call) -> Answer:
 
 
 def reset_manager(inside: Interior, call: Call) -> Answer:
-    """All sessions are lost; it is back at once."""
+    """All sessions are lost; it is back at once, and sees what it missed."""
     inside.sessions.close_all()
+    inside.quirks.misses_a_drive = False
     return Answer(204)
 
 
