@@ -13,6 +13,7 @@ import sushy.exceptions
 
 from bcmetal_drivers.capabilities import BootDevice, BootMode, BootOverride
 from bcmetal_drivers.errors import MaybeSent, NotAsAsked, Refused, Unsupported
+from bcmetal_drivers.redfish_maker import quirks_for
 from bcmetal_drivers.redfish_tree import Doc, Tree, dig, link, text
 from bcmetal_drivers.refusals import refusal
 
@@ -27,8 +28,6 @@ WORDS: Final[Mapping[BootDevice, tuple[str, ...]]] = {
 DEVICES: Final = {word: device for device, words in WORDS.items() for word in words}
 MODE_WORDS: Final = {BootMode.UEFI: "UEFI", BootMode.LEGACY: "Legacy"}
 MODES: Final = {word.lower(): mode for mode, word in MODE_WORDS.items()}
-VIRTUAL_CD_IS_USB: Final = ("supermicro",)  # X11 to X13: `Cd` is the physical drive, and boots nothing
-WANTS_ALL_KEYS: Final = ("supermicro", "ami", "asrockrack")  # fewer reset mode and enabled, with a 200
 
 
 def mode_of(system: Doc) -> BootMode | None:
@@ -68,7 +67,7 @@ def boot_once(tree: Tree, device: BootDevice, mode: BootMode | None) -> None:
     if mode is not None and mode_of(system) is not mode:
         few[MODE] = MODE_WORDS[mode]
     every = {**few, MODE: MODE_WORDS[mode or mode_of(system) or BootMode.UEFI]}
-    ladder = [every, few] if _maker(tree, system) in WANTS_ALL_KEYS else [few, every]
+    ladder = [every, few] if quirks_for(tree).all_boot_keys else [few, every]
     _write(tree, path, ladder, lambda shown: shown.device is device and shown.once and mode in (None, shown.mode))
 
 
@@ -129,16 +128,9 @@ def _settings(tree: Tree, system: Doc) -> tuple[str, dict[str, Any]] | None:
     return (path, doc) if path and doc is not None and isinstance(doc.get("Boot"), dict) else None
 
 
-def _maker(tree: Tree, system: Doc) -> str:
-    """In lower case. The root's Vendor first: a system's Manufacturer need not be its BMC's."""
-    return (text(tree.root(), "Vendor") or text(system, "Manufacturer") or "").lower().replace(" ", "")
-
-
 def _word(tree: Tree, device: BootDevice, *docs: Doc) -> str:
     allowed = next((found for doc in docs if isinstance(found := dig(doc, "Boot", ALLOWED), list)), None)
-    words = WORDS[device]
-    if device is BootDevice.CD and _maker(tree, docs[-1]).startswith(VIRTUAL_CD_IS_USB):
-        words = tuple(reversed(words))
+    words = quirks_for(tree).virtual_cd if device is BootDevice.CD else WORDS[device]
     if allowed is None:
         return words[0]
     for word in words:

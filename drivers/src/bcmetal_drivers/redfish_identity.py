@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from bcmetal_drivers.capabilities import BmcInfo, Identity
+from bcmetal_drivers.redfish_maker import maker_of
 from bcmetal_drivers.redfish_tree import Doc, Tree, dig, link, links, number, text
 
 _MAC: Final = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}")
@@ -36,18 +37,12 @@ def bmc_info(tree: Tree) -> BmcInfo:
     paths = tree.manager_paths()
     doc = tree.find(paths[0]) if paths else None
     return BmcInfo(
-        maker=text(tree.root(), "Vendor") or text(doc, "Manufacturer") or _oem(tree.root()),
+        maker=maker_of(tree.root(), doc),
         model=text(doc, "Model") or text(tree.root(), "Product"),
         firmware=text(doc, "FirmwareVersion"),
         certificate_fp=tree.door.certificate_fp,
         clock=text(doc, "DateTime"),
     )
-
-
-def _oem(root: Doc) -> str | None:
-    """Older services name their maker by the OEM section only."""
-    oem = dig(root, "Oem")
-    return next((str(key)[:64] for key in oem), None) if isinstance(oem, dict) else None
 
 
 def mac_of(value: str | None) -> str | None:

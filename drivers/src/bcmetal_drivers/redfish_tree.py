@@ -204,9 +204,9 @@ class Tree:
             self.learned["sushy"] = root
         return root.get_system(self.system_path())
 
-    def manager_paths(self) -> tuple[str, ...]:
-        """The managers of this system; all of them where the system names none."""
-        named = links(self.find(self.system_path()), "Links", "ManagedBy")
+    def manager_paths(self, system: Doc | None = None) -> tuple[str, ...]:
+        """The managers of this system (its document, where it was read already); all of them where the system names none."""
+        named = links(self.find(self.system_path()) if system is None else system, "Links", "ManagedBy")
         if named:
             return named
         collection = link(self.root(), "Managers")

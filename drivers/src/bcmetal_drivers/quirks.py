@@ -1,0 +1,172 @@
+"""How makers' BMCs differ, as data: each row of TABLE says for whom, what, and where that is known from.
+
+A quirk is what cannot be found out by asking: the BMC says yes to both and means one. What a refusal or a look can tell is learned
+instead (`learned`), and no row is needed for it. Drivers ask for a field, and never for a maker.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Final
+
+from bcmetal_drivers.capabilities import BootDevice
+
+SAFE_MARKS: Final = "!#%+-_="  # of the special characters, those that no maker here refuses
+
+
+@dataclass(frozen=True, slots=True)
+class PasswordRules:
+    """What a password must be like for this maker, beside what the BMC's AccountService says. The defaults pass at every maker here.
+
+    `classes` of: lower case, upper case, digits, others. `marks`: the others that may be used.
+    """
+
+    shortest: int = 8
+    longest: int = 20
+    classes: int = 4
+    marks: str = SAFE_MARKS
+
+
+@dataclass(frozen=True, slots=True)
+class OemSetting:
+    """One value somewhere at the manager. `at`: the keys from the manager's document to the reference of the resource that holds it
+    (of a list of references the first); empty where the manager itself does. `key`: the keys to the value there."""
+
+    name: str
+    at: tuple[str, ...]
+    key: tuple[str, ...]
+    value: str | bool  # what it must be for the purpose
+
+
+@dataclass(frozen=True, slots=True)
+class Quirks:
+    """One BMC's. The defaults are the standard's, so that an unknown maker is taken at the standard's word."""
+
+    # boot
+    virtual_cd: tuple[str, ...] = ("Cd", "UsbCd")  # what the virtual CD is called in a boot override, likeliest first
+    all_boot_keys: bool = False  # fewer keys than target, enabled and mode reset the others, with a 200
+    boot_by_setting: Mapping[BootDevice, tuple[OemSetting, ...]] | None = (
+        None  # devices that the standard override does not reach
+    )
+
+    # accounts
+    password: PasswordRules = PasswordRules()
+
+    # the host's ways into the BMC: what closes each, by the name that `HostWays` gives it
+    host_ways: tuple[OemSetting, ...] = ()
+
+    # serial console
+    ssh_console: str = ""  # what a person types at the BMC's SSH prompt
+
+    # pace
+    spacing_s: float = 0.0  # at least, between the end of a request and the next one
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """For whom: regular expressions, searched in any case; "" is everyone. `source`: who says so, or the test that shows it."""
+
+    maker: str
+    differs: Mapping[str, Any]
+    source: str
+    model: str = ""
+    firmware: str = ""
+
+    def fits(self, maker: str, model: str, firmware: str) -> bool:
+        asked = ((self.maker, maker), (self.model, model), (self.firmware, firmware))
+        return all(re.search(pattern, said, re.IGNORECASE) for pattern, said in asked if pattern)
+
+
+SUPERMICRO, DELL, HPE, LENOVO = r"super ?micro", r"\bdell\b", r"\bhpe?\b|hewlett", r"lenovo"
+AMI, ASROCK_RACK = r"\bami\b|american megatrends", r"asrock ?rack"
+_IDRAC: Final = ("Links", "Oem", "Dell", "DellAttributes")
+
+
+# Later rows win over earlier ones, field by field.
+TABLE: Final[tuple[Row, ...]] = (
+    Row(
+        f"{SUPERMICRO}|{AMI}|{ASROCK_RACK}",
+        {"all_boot_keys": True},
+        "a PATCH of the target alone is answered 200 and sets mode and enabled back (Supermicro AMI, ASRock Rack)",
+    ),
+    Row(
+        SUPERMICRO,
+        {
+            "virtual_cd": ("UsbCd", "Cd"),
+            "password": PasswordRules(8, 20, 3),
+        },
+        "X11 to X13: `Cd` is the physical drive, and boots nothing; AccountService of BMC 11.01 on X13: 8 to 20 characters",
+    ),
+    Row(
+        SUPERMICRO,
+        {"host_ways": (OemSetting("kcs", ("Oem", "Supermicro", "KCSInterface"), ("Privilege",), "Callback"),)},
+        "recorded tree of BMC 11.01 on X13: Managers/1/Oem/Supermicro/KCSInterface",
+    ),
+    Row(
+        SUPERMICRO,
+        {"ssh_console": "cd system1/sol1; start"},
+        "recorded tree of BMC 11.01 on X13: SerialConsole.SSH.ConsoleEntryCommand",
+    ),
+    Row(
+        DELL,
+        {
+            "boot_by_setting": {
+                BootDevice.CD: (
+                    OemSetting("device", _IDRAC, ("Attributes", "ServerBoot.1.FirstBootDevice"), "VCD-DVD"),
+                    OemSetting("once", _IDRAC, ("Attributes", "ServerBoot.1.BootOnce"), "Enabled"),
+                )
+            },
+        },
+        "iDRAC: `Cd` is the physical drive; the virtual one is reached by the manager's attributes (recorded tree of iDRAC9 6.00)",
+    ),
+    Row(
+        DELL,
+        {
+            "host_ways": (
+                OemSetting("usb-lan", _IDRAC, ("Attributes", "OS-BMC.1.AdminState"), "Disabled"),
+                OemSetting("local-racadm", _IDRAC, ("Attributes", "LocalSecurity.1.LocalConfig"), "Enabled"),
+            ),
+            "ssh_console": "console com2",
+            "password": PasswordRules(8, 20, 4),
+        },
+        "recorded tree of iDRAC9 6.00, DellAttributes; LocalConfig enabled means that local configuration is switched off",
+    ),
+    Row(
+        HPE,
+        {
+            "host_ways": (
+                OemSetting("kcs", (), ("Oem", "Hpe", "RequireHostAuthentication"), True),
+                OemSetting("usb-lan", (), ("Oem", "Hpe", "VirtualNICEnabled"), False),
+            ),
+            "ssh_console": "vsp",
+            "password": PasswordRules(8, 39, 3),
+        },
+        "recorded tree of iLO 5 2.72: Managers/1, Oem.Hpe; iLO takes 39 characters at most",
+    ),
+    Row(
+        LENOVO,
+        {
+            "host_ways": (OemSetting("kcs", (), ("Oem", "Lenovo", "KCSEnabled"), False),),
+            "ssh_console": "console 1",
+            "password": PasswordRules(10, 32, 4),
+        },
+        "recorded tree of XCC 2.83: Managers/1, Oem.Lenovo; AccountService: 10 to 32 characters",
+    ),
+)
+
+
+@lru_cache(maxsize=1024)
+def quirks_of(maker: str | None, model: str | None = None, firmware: str | None = None) -> Quirks:
+    """What all rows that fit say together. What is not known of a BMC fits no expression but the empty one."""
+    return merged(TABLE, maker, model, firmware)
+
+
+def merged(table: tuple[Row, ...], maker: str | None, model: str | None = None, firmware: str | None = None) -> Quirks:
+    found = Quirks()
+    for row in table:
+        if row.fits(maker or "", model or "", firmware or ""):
+            found = replace(found, **row.differs)
+    return found

@@ -1,0 +1,48 @@
+"""Whose BMC a Redfish service is, and with that its quirks.
+
+The service's own words come first: a system's Manufacturer is the board's or the integrator's, and not its BMC's.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bcmetal_drivers.quirks import Quirks, quirks_of
+from bcmetal_drivers.redfish_tree import Doc, Tree, dig, text
+
+HINTS: Final = {"idrac": "Dell", "ilo": "HPE", "irmc": "Fujitsu"}  # of a maker's own form of address
+
+
+def maker_of(root: Doc, manager: Doc | None = None) -> str | None:
+    """One name, for people: the root's Vendor, else the manager's Manufacturer, else the name of an Oem section."""
+    oem = [*_oem(root), *_oem(manager)]
+    return text(root, "Vendor") or text(manager, "Manufacturer") or (oem[0] if oem else None)
+
+
+def quirks_for(tree: Tree) -> Quirks:
+    """Found out once for each conversation: by the root, the first manager, and the system where neither tells."""
+    known: Quirks | None = tree.learned.get("quirks")
+    if known is None:
+        root = tree.root()
+        system = tree.system()
+        managers = tree.manager_paths(system)
+        manager = tree.find(managers[0]) if managers else None
+        model = f"{text(manager, 'Model') or ''} {text(system, 'Model') or ''}".strip()
+        known = quirks_of(_words(tree, root, manager, system), model, text(manager, "FirmwareVersion"))
+        tree.learned["quirks"] = known
+    return known
+
+
+def _words(tree: Tree, root: Doc, manager: Doc | None, system: Doc) -> str:
+    """All that the service says of its maker, for the table's expressions to look into."""
+    said = [text(root, "Vendor"), *_oem(root), *_oem(manager), text(root, "Product"), text(manager, "Manufacturer")]
+    found = [word for word in said if word]
+    if not any((text(root, "Vendor"), *_oem(root), *_oem(manager), text(manager, "Manufacturer"))):
+        hint = (tree.address.maker or "").rstrip("0123456789")
+        found += [HINTS.get(hint) or text(system, "Manufacturer") or ""]
+    return " ".join(found)
+
+
+def _oem(doc: Doc | None) -> list[str]:
+    oem = dig(doc, "Oem")
+    return [str(key)[:64] for key in list(oem)[:8]] if isinstance(oem, dict) else []
