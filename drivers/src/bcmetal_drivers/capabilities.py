@@ -609,6 +609,16 @@ class HostWays(Protocol):
 
 
 @runtime_checkable
+class NetworkWays(Protocol):
+    """What is open to whoever reaches the BMC's network, accounts apart: `cipher-0`, `unencrypted-suites`, `ipmi-1.5`, `null-user`, `ipmi-over-lan`."""
+
+    def network_ways(self) -> tuple[HostWay, ...]: ...
+    def close_network_way(self, name: str) -> None:
+        """Close one, and read it back: raises NotAsAsked when it shows open still, Unsupported where there is no way to."""
+        ...
+
+
+@runtime_checkable
 class Remembers(Protocol):
     def learned(self) -> Mapping[str, object]:
         """What was found out about this BMC, as plain JSON to be given to `open_bmc` the next time. Holds no secret."""

@@ -1,7 +1,7 @@
-"""The IPMI driver: power, boot device, identity, accounts and a baseline over IPMI 2.0 LAN.
+"""The IPMI driver: power, boot device, identity, sensors, event log, accounts and what is open to the network, over IPMI 2.0 LAN.
 
 IPMI has no virtual media and no drive erase: those Protocols are absent here, and `need` says so. Errors are typed in
-`ipmi_door`; the session is `ipmi_session`.
+`ipmi_door`; the session is `ipmi_session`; each capability has its module, and a thin method here.
 
 A `Trust` is taken like by every driver and not looked at: IPMI has no certificates, RAKP message 2 proves that the BMC knows the password.
 """
@@ -10,83 +10,73 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final, TypeVar
 
 from pydantic import SecretStr
 
+from bcmetal_drivers import ipmi_boot, ipmi_chassis, ipmi_lan, ipmi_sel, ipmi_sensors, ipmi_users
 from bcmetal_drivers.capabilities import (
     Account,
+    AccountControl,
+    AccountPolicy,
     Accounts,
     Baseline,
     Bmc,
     BmcAddress,
+    BmcClock,
     BmcInfo,
+    BmcInterface,
+    BmcNetwork,
+    BmcReset,
+    BootAlways,
     BootDevice,
     BootMode,
     BootOnce,
     BootOverride,
     Credential,
+    EventLog,
+    HostWay,
+    HostWays,
     Identifies,
     Identity,
+    Indicator,
     Inventories,
     Inventory,
     Limits,
+    LogEntry,
+    NetworkWays,
     Power,
     PowerAction,
     PowerState,
     Reading,
     Readings,
+    Sensor,
+    Sensors,
     Trust,
 )
-from bcmetal_drivers.errors import Busy, Malformed, MaybeSent, NotAsAsked, Permanent, Refused, Transient, Unsupported
-from bcmetal_drivers.ipmi_accounts import read_accounts, read_channel_access, read_lan, set_password
-from bcmetal_drivers.ipmi_door import GET_DEVICE_ID, NOT_IN_THIS_STATE, Command, IpmiDoor
+from bcmetal_drivers.errors import Malformed, Permanent, Refused, Unsupported
+from bcmetal_drivers.ipmi_accounts import read_accounts, set_password
+from bcmetal_drivers.ipmi_door import GET_DEVICE_ID, IpmiDoor
 from bcmetal_drivers.ipmi_fru import MAKERS, FruFields, read_fru, read_guid
-from bcmetal_drivers.ipmi_session import Answer
-
-GET_CHASSIS_STATUS: Final = Command("Get Chassis Status", 0x00, 0x01)
-CHASSIS_CONTROL: Final = Command("Chassis Control", 0x00, 0x02)
-SET_BOOT_OPTIONS: Final = Command("Set System Boot Options", 0x00, 0x08)
-GET_BOOT_OPTIONS: Final = Command("Get System Boot Options", 0x00, 0x09)
-GET_SEL_TIME: Final = Command("Get SEL Time", 0x0A, 0x48)
-
-CONTROL: Final[Mapping[PowerAction, int]] = {
-    PowerAction.OFF: 0,
-    PowerAction.ON: 1,
-    PowerAction.CYCLE: 3,  # hard reset: mandatory, which the power cycle (2) is not
-    PowerAction.NMI: 4,
-    PowerAction.SOFT_OFF: 5,
-}
-GOALS: Final[Mapping[PowerAction, PowerState]] = {
-    PowerAction.ON: PowerState.ON,
-    PowerAction.OFF: PowerState.OFF,
-    PowerAction.SOFT_OFF: PowerState.OFF,
-}
-
-BOOT_FLAGS: Final = 5
-VALID, PERSISTENT, EFI = 0x80, 0x40, 0x20
-KEEP_FLAGS: Final = bytes((3, 0x08))  # do not let the flags lapse after 60 s without a chassis control
-SELECTORS: Final[Mapping[BootDevice, int]] = {
-    BootDevice.PXE: 1,
-    BootDevice.DISK: 2,
-    BootDevice.CD: 5,
-    BootDevice.BIOS_SETUP: 6,
-}
-DEVICES: Final[Mapping[int, BootDevice]] = {
-    0: BootDevice.NONE,
-    1: BootDevice.PXE,
-    2: BootDevice.DISK,
-    3: BootDevice.DISK,  # in safe mode
-    5: BootDevice.CD,
-    6: BootDevice.BIOS_SETUP,
-    8: BootDevice.CD,  # remote
-}
 
 T = TypeVar("T")
-OFFERED: Final = ("Power", "Readings", "BootOnce", "Identifies", "Inventories", "Accounts", "Baseline")
+OFFERED: Final = (
+    *(
+        "Power",
+        "Readings",
+        "BootOnce",
+        "BootAlways",
+        "Identifies",
+        "Inventories",
+        "Accounts",
+        "AccountControl",
+        "Baseline",
+    ),
+    *("Sensors", "EventLog", "Indicator", "BmcReset", "BmcClock", "BmcNetwork", "HostWays", "NetworkWays"),
+)
 
 
 class IpmiBmc:
@@ -97,6 +87,8 @@ class IpmiBmc:
         self._address = address
         self._door = IpmiDoor(address, credential, limits)
         self._lock = threading.Lock()
+        self._records = ipmi_sensors.Records()
+        self._maker: int | None = None
 
     @property
     def address(self) -> BmcAddress:
@@ -119,80 +111,56 @@ class IpmiBmc:
 
     def power_state(self) -> PowerState:
         with self._call() as door:
-            return _power(_chassis_status(door))
+            return ipmi_chassis.power(ipmi_chassis.chassis_status(door))
 
     def reading(self) -> Reading:
-        """Health is "critical" or "warning" when the chassis status flags a fault; else None, for IPMI says little of health."""
+        """Health is "critical" or "warning" when the chassis status flags a fault; else None, for the sensors say the rest."""
         with self._call() as door:
-            status = _chassis_status(door)
-            return Reading(_power(status), health=_health(status))
+            status = ipmi_chassis.chassis_status(door)
+            return Reading(ipmi_chassis.power(status), health=ipmi_chassis.health(status))
 
     def set_power(self, action: PowerAction) -> None:
-        """A lost answer is not repeated blindly: on and off after a look at the state, a cycle or an NMI not at all (MaybeSent)."""
         with self._call() as door:
-            goal = GOALS.get(action)
-            try:
-                code = door.write(CHASSIS_CONTROL, bytes((CONTROL[action],))).code
-            except MaybeSent as lost:
-                if goal is not None and self._is_there(door, goal, lost):
-                    return
-                if action not in (PowerAction.ON, PowerAction.OFF):
-                    raise
-                code = self._once_more(door, action, GOALS[action])
-            if code == NOT_IN_THIS_STATE:
-                state = _power(_chassis_status(door))
-                if state is goal:
-                    return
-                if state is PowerState.OFF and goal is not PowerState.ON:
-                    raise Refused(f"{door.address}: the machine is off, {action.value} is for one that is on")
-                raise Busy(f"{door.address}: {action.value} is not taken in the present state")
-            door.check(CHASSIS_CONTROL, Answer(code, b""))
+            ipmi_chassis.set_power(door, action)
 
-    def _once_more(self, door: IpmiDoor, action: PowerAction, goal: PowerState) -> int:
-        """The state shows that it did not happen, and on or off twice is the same as once."""
-        try:
-            return door.write(CHASSIS_CONTROL, bytes((CONTROL[action],))).code
-        except MaybeSent as lost:
-            if self._is_there(door, goal, lost):
-                return 0
-            raise
+    def identified(self) -> bool | None:
+        with self._call() as door:
+            return ipmi_chassis.identified(door)
 
-    @staticmethod
-    def _is_there(door: IpmiDoor, goal: PowerState, lost: MaybeSent) -> bool:
-        try:
-            return _power(_chassis_status(door)) is goal
-        except Transient:
-            raise lost from None
+    def identify(self, on: bool) -> None:
+        with self._call() as door:
+            ipmi_chassis.identify(door, on)
 
     # ------------------------------------------------------------ boot
 
     def boot_once(self, device: BootDevice, mode: BootMode | None = None) -> None:
-        """Boot flags lapse after 60 s on BMCs that do not honour parameter 3: reset at once.
+        """Boot flags lapse after 60 s on BMCs that do not honour parameter 3: reset at once."""
+        self._boot(device, mode, once=True)
 
-        IPMI knows no "as it is": without a mode the UEFI bit is set, and a BMC that loses it is not blamed.
-        """
-        if device is BootDevice.NONE:
-            self.clear_boot_override()
-            return
-        flags = VALID if mode is BootMode.LEGACY else VALID | EFI
-        with self._call() as door:
-            _write_flags(door, flags, SELECTORS[device] << 2)
-            shown = _read_override(door)
-            if shown.device is not device or not shown.once or (mode is not None and shown.mode is not mode):
-                raise NotAsAsked(
-                    f"{door.address}: asked to boot once from {device.value}, and it shows {_words(shown)}"
-                )
+    def boot_always(self, device: BootDevice, mode: BootMode | None = None) -> None:
+        self._boot(device, mode, once=False)
 
     def boot_override(self) -> BootOverride:
         with self._call() as door:
-            return _read_override(door)
+            return ipmi_boot.read_override(door)
 
     def clear_boot_override(self) -> None:
         with self._call() as door:
-            _write_flags(door, 0, 0)
-            shown = _read_override(door)
-            if shown.device is not BootDevice.NONE:
-                raise NotAsAsked(f"{door.address}: asked to clear the boot override, and it shows {_words(shown)}")
+            ipmi_boot.clear(door)
+
+    def _boot(self, device: BootDevice, mode: BootMode | None, *, once: bool) -> None:
+        with self._call() as door:
+            if device is BootDevice.NONE:
+                ipmi_boot.clear(door)
+            else:
+                ipmi_boot.arm(door, device, mode, once, self._iana(door))
+
+    def _iana(self, door: IpmiDoor) -> int | None:
+        """The maker's number, for what makers write differently."""
+        if self._maker is None:
+            data = door.read(GET_DEVICE_ID).data
+            self._maker = int.from_bytes(data[6:9], "little") & 0x0FFFFF
+        return self._maker
 
     # ------------------------------------------------------------ who it is
 
@@ -227,6 +195,31 @@ class IpmiBmc:
         with self._call() as door:
             return read_accounts(door)
 
+    def account_policy(self) -> AccountPolicy:
+        """The protocol's own limits; IPMI cannot ask how a BMC locks accounts."""
+        return ipmi_users.policy()
+
+    def set_account_policy(self, policy: AccountPolicy) -> None:
+        raise Unsupported(f"{self._address}: IPMI cannot set rules for accounts")
+
+    def create_account(self, username: str, password: SecretStr, role: str) -> Account:
+        with self._call() as door:
+            return ipmi_users.create(door, username, password, role)
+
+    def enable_account(self, slot: str, on: bool) -> None:
+        with self._call() as door:
+            ipmi_users.enable(door, self._slot(slot), on)
+
+    def delete_account(self, slot: str) -> None:
+        """Slots are fixed: emptied, and disabled where its name stays."""
+        with self._call() as door:
+            ipmi_users.delete(door, self._slot(slot))
+
+    def _slot(self, slot: str) -> int:
+        if not slot.isascii() or not slot.isdigit() or not 1 <= int(slot[:3]) <= 63:
+            raise Refused(f"{self._address}: user slots are numbers from 1 to 63")
+        return int(slot)
+
     def set_password(self, username: str, password: SecretStr, slot: str | None = None) -> None:
         """The BMC is asked to test the new password. From then on this conversation logs in with it, where the account is its own."""
         with self._call() as door:
@@ -238,11 +231,70 @@ class IpmiBmc:
         with self._call() as door:
             return {
                 "accounts": [_kept(account) for account in read_accounts(door)],
-                "network": dict(_or_none(read_lan, door) or {}),
-                "channelAccess": read_channel_access(door),
+                "network": dict(_or_none(ipmi_lan.read_lan, door) or {}),
+                "channels": _or_none(ipmi_lan.read_all_lan, door),
+                "channelAccess": ipmi_lan.read_channel_access(door),
                 "firmware": _bmc_info(door).firmware,
-                "boot": _or_none(lambda d: asdict(_read_override(d)), door),
+                "boot": _or_none(lambda d: asdict(ipmi_boot.read_override(d)), door),
             }
+
+    # ------------------------------------------------------------ sensors, log
+
+    def sensors(self) -> tuple[Sensor, ...]:
+        with self._call() as door:
+            return ipmi_sensors.sensors(door, self._records)
+
+    def power_draw_w(self) -> float | None:
+        with self._call() as door:
+            return ipmi_sensors.power_draw_w(door)
+
+    def event_log(self, limit: int = 100) -> tuple[LogEntry, ...]:
+        with self._call() as door:
+            return ipmi_sel.newest(door, self._records, limit)
+
+    def clear_event_log(self) -> None:
+        with self._call() as door:
+            ipmi_sel.clear(door)
+
+    # ------------------------------------------------------------ the BMC itself
+
+    def reset_bmc(self, hard: bool = False) -> None:
+        with self._call() as door:
+            ipmi_chassis.reset_bmc(door, hard)
+
+    def bmc_clock(self) -> str | None:
+        with self._call() as door:
+            return ipmi_chassis.clock(door)
+
+    def set_bmc_clock(self, at: datetime) -> None:
+        """The clock of its event log, which is the only one that IPMI knows."""
+        with self._call() as door:
+            ipmi_chassis.set_clock(door, at)
+
+    def bmc_network(self) -> tuple[BmcInterface, ...]:
+        with self._call() as door:
+            return ipmi_lan.interfaces(door)
+
+    # ------------------------------------------------------------ ways in
+
+    def host_ways(self) -> tuple[HostWay, ...]:
+        with self._call() as door:
+            return ipmi_lan.host_ways(door)
+
+    def close_host_way(self, name: str) -> None:
+        raise Unsupported(f"{self._address}: IPMI has no lock for the host's way in")
+
+    def network_ways(self) -> tuple[HostWay, ...]:
+        with self._call() as door:
+            null = HostWay(ipmi_lan.NULL_USER, bool(ipmi_users.null_users(door)), closable=True)
+            return (*ipmi_lan.ways(door), null)
+
+    def close_network_way(self, name: str) -> None:
+        with self._call() as door:
+            if name == ipmi_lan.NULL_USER:
+                ipmi_users.close_null_users(door)
+            else:
+                ipmi_lan.close_way(door, name)
 
 
 def _kept(account: Account) -> Mapping[str, object]:
@@ -251,54 +303,6 @@ def _kept(account: Account) -> Mapping[str, object]:
 
 
 # ---------------------------------------------------------------- bytes
-
-
-def _chassis_status(door: IpmiDoor) -> bytes:
-    return door.get(GET_CHASSIS_STATUS)
-
-
-def _power(status: bytes) -> PowerState:
-    if not status:
-        return PowerState.UNKNOWN
-    return PowerState.ON if status[0] & 0x01 else PowerState.OFF
-
-
-def _health(status: bytes) -> str | None:
-    if len(status) < 3:
-        return None
-    if status[0] & 0x08:  # a fault of the main power
-        return "critical"
-    return "warning" if status[2] & 0x0C else None  # cooling, drive
-
-
-def _write_flags(door: IpmiDoor, flags: int, selector: int) -> None:
-    with suppress(Permanent, MaybeSent):  # OpenBMC refuses parameter 3; whether it was taken changes nothing here
-        door.put(SET_BOOT_OPTIONS, KEEP_FLAGS)
-    request = bytes((BOOT_FLAGS, flags, selector, 0, 0, 0))
-    try:
-        door.put(SET_BOOT_OPTIONS, request)
-    except MaybeSent:
-        door.put(SET_BOOT_OPTIONS, request)  # the same flags twice are the same as once
-
-
-def _read_override(door: IpmiDoor) -> BootOverride:
-    data = door.get(GET_BOOT_OPTIONS, bytes((BOOT_FLAGS, 0, 0)))
-    if len(data) < 4 or data[1] & 0x7F != BOOT_FLAGS:
-        raise Malformed(
-            f"{door.address}: {GET_BOOT_OPTIONS.name} gave {data[:8].hex() or 'nothing'} for the boot flags"
-        )
-    selector = data[3] >> 2 & 0x0F
-    if data[1] & 0x80 or not data[2] & VALID or selector == 0:
-        return BootOverride(BootDevice.NONE, once=True)
-    if selector not in DEVICES:
-        raise Unsupported(f"{door.address}: the boot override names device {selector}, which has no name here")
-    mode = BootMode.UEFI if data[2] & EFI else BootMode.LEGACY
-    return BootOverride(DEVICES[selector], once=not data[2] & PERSISTENT, mode=mode)
-
-
-def _words(shown: BootOverride) -> str:
-    mode = f", {shown.mode.value}" if shown.mode else ""
-    return f"{shown.device.value}, {'once' if shown.once else 'lasting'}{mode}"
 
 
 def _fru_or_trouble(door: IpmiDoor) -> FruFields:
@@ -328,16 +332,8 @@ def _bmc_info(door: IpmiDoor) -> BmcInfo:
         maker=MAKERS.get(maker, f"IANA {maker}"),
         model=f"product 0x{int.from_bytes(data[9:11], 'little'):04x}",
         firmware=f"{data[2] & 0x7F}.{data[3] >> 4}{data[3] & 0x0F}",
-        clock=_clock(door),
+        clock=ipmi_chassis.clock(door),
     )
-
-
-def _clock(door: IpmiDoor) -> str | None:
-    answer = door.read(GET_SEL_TIME)
-    seconds = int.from_bytes(answer.data[:4], "little")
-    if answer.code != 0 or len(answer.data) < 4 or seconds in (0, 0xFFFFFFFF):
-        return None
-    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
 
 
 def _or_none(read: Callable[[IpmiDoor], T], door: IpmiDoor) -> T | None:
@@ -355,3 +351,13 @@ _conforms_identity: type[Identifies] = IpmiBmc
 _conforms_inventory: type[Inventories] = IpmiBmc
 _conforms_accounts: type[Accounts] = IpmiBmc
 _conforms_baseline: type[Baseline] = IpmiBmc
+_conforms_boot_always: type[BootAlways] = IpmiBmc
+_conforms_account_control: type[AccountControl] = IpmiBmc
+_conforms_sensors: type[Sensors] = IpmiBmc
+_conforms_log: type[EventLog] = IpmiBmc
+_conforms_indicator: type[Indicator] = IpmiBmc
+_conforms_reset: type[BmcReset] = IpmiBmc
+_conforms_clock: type[BmcClock] = IpmiBmc
+_conforms_network: type[BmcNetwork] = IpmiBmc
+_conforms_host_ways: type[HostWays] = IpmiBmc
+_conforms_network_ways: type[NetworkWays] = IpmiBmc

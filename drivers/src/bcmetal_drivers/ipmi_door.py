@@ -46,6 +46,7 @@ class Command:
     name: str
     netfn: int
     code: int
+    lun: int = 0
 
 
 GET_DEVICE_ID: Final = Command("Get Device ID", 0x06, 0x01)
@@ -88,6 +89,10 @@ class IpmiDoor:
         if self._session is not None:
             self._session.close()
             self._session = None
+
+    def abandon(self) -> None:
+        """The BMC ended the session by itself."""
+        self._forget()
 
     def read(self, command: Command, data: bytes = b"") -> Answer:
         """The BMC's answer, whatever its completion code, once it is not a busy one."""
@@ -148,7 +153,7 @@ class IpmiDoor:
     def _try_read(self, command: Command, data: bytes) -> Answer | None:
         session = self._logged_in(command)
         try:
-            answer = session.exchange(command.netfn, command.code, data, READ_WAITS_S, self._deadline)
+            answer = session.exchange(command.netfn, command.code, data, READ_WAITS_S, self._deadline, command.lun)
         except Unreachable:
             self._forget()
             raise
@@ -162,7 +167,9 @@ class IpmiDoor:
         session = self._logged_in(command)
         self._in_time(command)
         try:
-            answer = session.exchange(command.netfn, command.code, data, (self._limits.read_s,), self._deadline)
+            answer = session.exchange(
+                command.netfn, command.code, data, (self._limits.read_s,), self._deadline, command.lun
+            )
         except Unreachable as error:
             self._forget()
             raise MaybeSent(f"{self.address}: went away while {command.name} was under way") from error

@@ -133,6 +133,7 @@ class IpmiSession(pyghmi_session.Session):  # type: ignore[misc]  # pyghmi has n
         self.pendingpayloads: deque[object] = deque()
         self.request_entry: list[object] = []
         self.seqlun = 0
+        self.last_payload_type: int | None = None  # pyghmi reads it before it was ever written
         self._initsession()
 
     # ------------------------------------------------------------ opening and closing
@@ -255,7 +256,7 @@ class IpmiSession(pyghmi_session.Session):  # type: ignore[misc]  # pyghmi has n
     # ------------------------------------------------------------ commands
 
     def exchange(
-        self, netfn: int, command: int, data: bytes, waits_s: tuple[float, ...], deadline: Deadline
+        self, netfn: int, command: int, data: bytes, waits_s: tuple[float, ...], deadline: Deadline, lun: int = 0
     ) -> Answer | None:
         """Send a command once for each of `waits_s`, until one is answered. None: silence. A write gives one wait.
 
@@ -270,7 +271,7 @@ class IpmiSession(pyghmi_session.Session):  # type: ignore[misc]  # pyghmi has n
             self.seqlun = (self.seqlun + 1) & 0x3F
             self.lastpayload = None
             self.ipmicallback = self._keep
-            self._send_ipmi_net_payload(netfn, command, data, retry=False)
+            self._send_ipmi_net_payload(netfn, command, data, retry=False, rslun=lun)
             if self._pump(lambda: self._answer is not None, wait_s, deadline):
                 return self._answer
         return None

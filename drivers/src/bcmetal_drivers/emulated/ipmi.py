@@ -22,6 +22,7 @@ from bcmetal_drivers.emulated.ipmi_wire import INSUFFICIENT_PRIVILEGE, UNAUTHORI
 from bcmetal_drivers.emulated.machine import Machine
 
 WRONG_LENGTH: Final = 0xC7
+RESETS: Final = ("cold-reset", "warm-reset")
 
 
 class Seat(Protocol):
@@ -71,7 +72,7 @@ class IpmiFront:
         self._rack = rack
         self.users = UserSlots(bmc.username, bmc.password)
         self.unknown_names_are_refused = False  # else they are met with silence
-        self._commands = Commands(bmc.machine, self.users, bmc.host)
+        self.commands = Commands(bmc.machine, self.users, bmc.host)
         self._wire = Wire(self, bmc.host, bmc.port, bmc.machine.uuid, bmc.name)
         self._failed_in_a_row: dict[str, int] = {}
         self._locked_until: dict[str, float] = {}
@@ -100,25 +101,40 @@ class IpmiFront:
     def set(self, name: str, value: object) -> None:
         """Change a quirk while it runs.
 
-        `suites` (tuple of 17, 3) · `max_sessions` · `flags_lapse_s` (boot flags without parameter 3) · `parameter_3` (False:
-        refused) · `forgets_uefi` · `password_bytes` (16: longer ones are cut) · `fru` ("garbled", "absent") · `unknown_names` ("refused", "ignored").
+        `suites` (tuple of 17, 3, 16, 15, 2, 1, 0) · `kg` · `sdr_read_limit` (bytes) · `max_sessions` · `flags_lapse_s` (boot flags without parameter 3) · `parameter_3` (False:
+        refused) · `forgets_uefi` · `forgets_persistence` · `selectors` (number → BootDevice) · `tells_light` · `light_stays` · `password_bytes` (16: longer ones are cut) · `fru` ("garbled", "absent") · `unknown_names` ("refused", "ignored").
         """
         if name == "suites" and isinstance(value, tuple | list):
-            self._wire.suites = tuple(value)
+            self.commands.lan.use_suites(tuple(value))
+        elif name == "kg" and isinstance(value, SecretStr):
+            self._wire.kg = value.get_secret_value().encode()
+        elif name == "sdr_read_limit" and isinstance(value, int):
+            self.commands.sensors.read_limit = value
         elif name == "max_sessions" and isinstance(value, int):
             self._wire.max_sessions = value
         elif name == "unknown_names":
             self.unknown_names_are_refused = value == "refused"
         else:
-            self._commands.set(name, value)
+            self.commands.set(name, value)
 
     def snapshot(self) -> dict[str, Any]:
-        return {"users": self.users.snapshot()}
+        log, lan = self.commands.log.snapshot(), self.commands.lan.snapshot()
+        return {"users": self.users.snapshot(), "log": log, "lan": lan}
 
     def restore(self, doc: Mapping[str, Any]) -> None:
         self.users.restore(doc["users"])
+        self.commands.log.restore(doc["log"])
+        self.commands.lan.restore(doc["lan"])
 
     # ------------------------------------------------------------ for the wire
+
+    @property
+    def suites(self) -> tuple[int, ...]:
+        return self.commands.lan.suites()
+
+    @property
+    def is_on(self) -> bool:
+        return self.commands.lan.is_on
 
     def login(self, username: str) -> Login | None:
         user = self.users.named(username)
@@ -170,11 +186,13 @@ class IpmiFront:
         elif action == "ignore" and known.writes:
             return 0, b""
         try:
-            code, answer = known.run(self._commands, data)
+            code, answer = known.run(self.commands, data)
         except (IndexError, struct.error):
             code, answer = WRONG_LENGTH, b""
         if code == 0 and known.writes:
             self._applied(known.name, path, data)
+        if code == 0 and known.name in RESETS:
+            self._wire.drop_sessions()
         return None if action == "drop_after" else (code, answer)
 
     def _applied(self, name: str, path: str, data: bytes) -> None:

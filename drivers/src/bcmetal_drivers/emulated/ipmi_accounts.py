@@ -20,6 +20,7 @@ class UserSlot:
     password: SecretStr = field(default_factory=lambda: SecretStr(""))
     privilege: int = NO_ACCESS
     enabled: bool = False
+    messaging: bool = True
 
 
 class UserSlots:
@@ -36,15 +37,18 @@ class UserSlots:
         return slot
 
     def named(self, username: str) -> UserSlot | None:
-        return next((user for user in self.slots.values() if user.username == username and user.enabled), None)
+        return next(
+            (user for user in self.slots.values() if user.username == username and user.enabled and user.messaging),
+            None,
+        )
 
     def snapshot(self) -> dict[str, Any]:
         """As JSON, with the passwords: they are an emulated BMC's."""
         return {
-            str(n): [user.username, user.password.get_secret_value(), user.privilege, user.enabled]
+            str(n): [user.username, user.password.get_secret_value(), user.privilege, user.enabled, user.messaging]
             for n, user in self.slots.items()
         }
 
     def restore(self, doc: Mapping[str, Any]) -> None:
-        for n, (username, password, privilege, enabled) in doc.items():
-            self.slots[int(n)] = UserSlot(username, SecretStr(password), privilege, enabled)
+        for n, (username, password, privilege, enabled, messaging) in doc.items():
+            self.slots[int(n)] = UserSlot(username, SecretStr(password), privilege, enabled, messaging)

@@ -15,6 +15,8 @@ from pydantic import SecretStr
 from bcmetal_drivers.capabilities import BootDevice, BootMode, PowerAction, PowerState
 from bcmetal_drivers.emulated.ipmi_accounts import SLOTS, UserSlots
 from bcmetal_drivers.emulated.ipmi_fru import fru_image
+from bcmetal_drivers.emulated.ipmi_lan import CHANNEL, THIS_CHANNEL, Lan
+from bcmetal_drivers.emulated.ipmi_sensors import EventLog, Sensors
 from bcmetal_drivers.emulated.ipmi_wire import ADMINISTRATOR, OPERATOR, USER
 from bcmetal_drivers.emulated.machine import Machine, WrongState
 
@@ -40,8 +42,9 @@ SELECTORS: Final[Mapping[int, BootDevice]] = {
     2: BootDevice.DISK,
     5: BootDevice.CD,
     6: BootDevice.BIOS_SETUP,
+    8: BootDevice.CD,
+    9: BootDevice.DISK,
 }
-CHANNEL: Final = 1
 MAKER_IANA: Final = 10876
 PRODUCT: Final = 0x1B0F
 FIRMWARE: Final = (3, 0x74)  # 3.74, the minor in BCD
@@ -57,7 +60,6 @@ class Commands:
     def __init__(self, machine: Machine, users: UserSlots, host: str) -> None:
         self._machine = machine
         self._users = users
-        self._host = host
         self._keep_flags = False
         self._armed_at: float | None = None
         self._flags_lapse_s = FLAGS_LAPSE_S
@@ -65,10 +67,21 @@ class Commands:
         self._forgets_uefi = False
         self._password_bytes = 20
         self._fru = "good"
+        self._tells_light = True
+        self._light_stays = True
+        self._selectors: Mapping[int, BootDevice] = SELECTORS
+        self._forgets_persistence = False
+        self.lan = Lan(machine, host)
+        self.sensors = Sensors(machine, SDR)
+        self.log = EventLog()
+        self.resets = 0
 
     def set(self, name: str, value: object) -> None:
         """See `IpmiFront.set`."""
-        known = ("flags_lapse_s", "parameter_3", "forgets_uefi", "password_bytes", "fru")
+        known = (
+            *("flags_lapse_s", "parameter_3", "forgets_uefi", "forgets_persistence", "password_bytes", "fru"),
+            *("tells_light", "light_stays", "selectors"),
+        )
         if name not in known:
             raise ValueError(f"an IPMI BMC of the rack has no setting {name!r}")
         setattr(self, f"_{name}", value)
@@ -83,11 +96,10 @@ class Commands:
     def get_system_guid(self, _: bytes) -> Reply:
         return DONE, self._machine.uuid.bytes_le
 
-    def get_channel_info(self, _: bytes) -> Reply:
-        return DONE, bytes((CHANNEL, 0x04, 0x01, 0x80, 0xF2, 0x1B, 0x00, 0x00, 0x00))
-
-    def get_channel_access(self, _: bytes) -> Reply:
-        return DONE, bytes((0x02, ADMINISTRATOR))  # always available
+    def cold_reset(self, _: bytes) -> Reply:
+        """The BMC restarts: its sessions are gone once this is answered."""
+        self.resets += 1
+        return DONE, b""
 
     # ------------------------------------------------------------ chassis
 
@@ -95,7 +107,16 @@ class Commands:
         """IPMI knows on and off: a machine on its way off is still on, one on its way on is still off."""
         on = self._machine.power in (PowerState.ON, PowerState.POWERING_OFF)
         cooling = 0x08 if self._machine.health != "OK" else 0
-        return DONE, bytes((int(on), 0, cooling))
+        light = (0x20 if self._machine.identify else 0) | (0x40 if self._tells_light else 0)
+        return DONE, bytes((int(on), 0, cooling | light))
+
+    def identify(self, data: bytes) -> Reply:
+        """Without the force bit it goes out by itself, which nothing here waits for."""
+        seconds, force = (data[0] if data else 15), len(data) > 1 and data[1] & 0x01
+        if force and not self._light_stays:
+            return INVALID_DATA, b""
+        self._machine.identify = bool(force or seconds)
+        return DONE, b""
 
     def control_chassis(self, data: bytes) -> Reply:
         action = ACTIONS.get(data[0] & 0x0F)
@@ -119,14 +140,15 @@ class Commands:
         return (DONE if parameter in (0, 4) else PARAMETER_NOT_SUPPORTED), b""
 
     def _set_boot_flags(self, flags: int, selector: int) -> Reply:
-        device = SELECTORS.get(selector >> 2 & 0x0F)
+        device = self._selectors.get(selector >> 2 & 0x0F)
         if device is None:
             return INVALID_DATA, b""
         if not flags & VALID or device is BootDevice.NONE:
             self._machine.arm(BootDevice.NONE, once=True)
             return DONE, b""
         uefi = flags & EFI and not self._forgets_uefi
-        self._machine.arm(device, once=not flags & PERSISTENT, mode=BootMode.UEFI if uefi else BootMode.LEGACY)
+        once = self._forgets_persistence or not flags & PERSISTENT
+        self._machine.arm(device, once, BootMode.UEFI if uefi else BootMode.LEGACY)
         self._armed_at = time.monotonic()
         return DONE, b""
 
@@ -139,7 +161,7 @@ class Commands:
         if armed.device is BootDevice.NONE:
             return DONE, bytes((1, 5, 0, 0, 0, 0, 0))
         flags = VALID | (0 if armed.once else PERSISTENT) | (EFI if armed.mode is BootMode.UEFI else 0)
-        selector = next(n for n, device in SELECTORS.items() if device is armed.device)
+        selector = next(n for n, device in self._selectors.items() if device is armed.device)
         return DONE, bytes((1, 5, flags, selector << 2, 0, 0, 0))
 
     def _let_flags_lapse(self) -> None:
@@ -178,23 +200,7 @@ class Commands:
         )
         return image[:8] + b"\xff" * (len(image) - 8) if self._fru == "garbled" else image
 
-    def get_sdr_info(self, _: bytes) -> Reply:
-        return DONE, bytes((0x51, 1, 0, 0, 0)) + bytes(8) + b"\x02"  # reservations are known
-
-    def reserve_sdr(self, _: bytes) -> Reply:
-        return DONE, b"\x01\x00"
-
-    def get_sdr(self, data: bytes) -> Reply:
-        """One record, the locator of this controller: `ipmitool fru` wants a repository."""
-        if int.from_bytes(data[2:4], "little") not in (0, 1):
-            return NO_SUCH_RECORD, b""
-        offset, count = data[4], data[5]
-        return DONE, b"\xff\xff" + SDR[offset:][:count]
-
-    def get_sel_time(self, _: bytes) -> Reply:
-        return DONE, int(time.time()).to_bytes(4, "little")
-
-    # ------------------------------------------------------------ users and LAN
+    # ------------------------------------------------------------ users
 
     def get_user_access(self, data: bytes) -> Reply:
         user = self._users.slots.get(data[1] & 0x3F)
@@ -202,12 +208,30 @@ class Commands:
             return INVALID_DATA, b""
         enabled = sum(u.enabled for u in self._users.slots.values())
         state = 0x40 if user.enabled else 0x80
-        messaging = 0x10 if user.enabled else 0x00
+        messaging = 0x10 if user.messaging else 0x00
         return DONE, bytes((SLOTS, state | enabled, 0x00, messaging | user.privilege))
 
     def get_user_name(self, data: bytes) -> Reply:
         user = self._users.slots.get(data[0] & 0x3F)
         return (INVALID_DATA, b"") if user is None else (DONE, user.username.encode().ljust(16, b"\x00"))
+
+    def set_user_name(self, data: bytes) -> Reply:
+        user = self._users.slots.get(data[0] & 0x3F)
+        if user is None or data[0] & 0x3F == 1:  # the null user has none for good
+            return INVALID_DATA, b""
+        if len(data) != 17:
+            return 0xC7, b""
+        user.username = data[1:].rstrip(b"\x00").decode("utf-8", "replace")
+        return DONE, b""
+
+    def set_user_access(self, data: bytes) -> Reply:
+        user = self._users.slots.get(data[1] & 0x3F)
+        if user is None or data[0] & 0x0F not in (CHANNEL, THIS_CHANNEL):
+            return INVALID_DATA, b""
+        user.privilege = data[2] & 0x0F
+        if data[0] & 0x80:
+            user.messaging = bool(data[0] & 0x10)
+        return DONE, b""
 
     def set_user_password(self, data: bytes) -> Reply:
         user = self._users.slots.get(data[0] & 0x3F)
@@ -233,18 +257,6 @@ class Commands:
         if kept == said:
             return DONE, b""
         return (PASSWORD_SIZE_DIFFERS if len(kept) > 16 >= len(said) else PASSWORD_DIFFERS), b""
-
-    def get_lan_parameter(self, data: bytes) -> Reply:
-        known = {
-            3: bytes(map(int, self._host.split("."))),
-            4: b"\x01",
-            5: bytes.fromhex(f"0200{self._machine.uuid.hex[:8]}"),
-            6: b"\xff\x00\x00\x00",
-            12: bytes(4),
-            20: bytes(2),
-        }
-        value = known.get(data[1])
-        return (PARAMETER_NOT_SUPPORTED, b"") if value is None else (DONE, b"\x11" + value)
 
 
 def _nothing(_: bytes) -> str:
@@ -275,32 +287,60 @@ class Command:
     about: Callable[[bytes], str] = _nothing
 
 
+def _parameter(data: bytes) -> str:
+    return f"parameter-{data[1]}" if len(data) > 1 else ""
+
+
+def _user(data: bytes) -> str:
+    return str(data[1] & 0x3F) if len(data) > 1 else ""
+
+
+# fmt: off
 # (network function, command) -> what it is; the names are the specification's in kebab-case
 COMMANDS: Final[Mapping[tuple[int, int], Command]] = {
     (0x00, 0x01): Command("get-chassis-status", USER, Commands.get_chassis_status),
     (0x00, 0x02): Command("chassis-control", OPERATOR, Commands.control_chassis, writes=True, about=_action),
+    (0x00, 0x04): Command("chassis-identify", OPERATOR, Commands.identify, writes=True),
     (0x00, 0x08): Command("set-boot-options", OPERATOR, Commands.set_boot_options, writes=True, about=_boot),
     (0x00, 0x09): Command("get-boot-options", OPERATOR, Commands.get_boot_options, about=_boot),
+    (0x04, 0x27): Command("get-sensor-thresholds", USER, lambda c, data: c.sensors.get_sensor_thresholds(data)),
+    (0x04, 0x2D): Command("get-sensor-reading", USER, lambda c, data: c.sensors.get_sensor_reading(data)),
     (0x06, 0x01): Command("get-device-id", USER, Commands.get_device_id),
+    (0x06, 0x02): Command("cold-reset", ADMINISTRATOR, Commands.cold_reset, writes=True),
+    (0x06, 0x03): Command("warm-reset", ADMINISTRATOR, Commands.cold_reset, writes=True),
     (0x06, 0x37): Command("get-system-guid", USER, Commands.get_system_guid),
-    (0x06, 0x41): Command("get-channel-access", USER, Commands.get_channel_access),
-    (0x06, 0x42): Command("get-channel-info", USER, Commands.get_channel_info),
+    (0x06, 0x40): Command("set-channel-access", ADMINISTRATOR, lambda c, data: c.lan.set_channel_access(data), writes=True),
+    (0x06, 0x41): Command("get-channel-access", USER, lambda c, data: c.lan.get_channel_access(data)),
+    (0x06, 0x42): Command("get-channel-info", USER, lambda c, data: c.lan.get_channel_info(data)),
+    (0x06, 0x43): Command("set-user-access", ADMINISTRATOR, Commands.set_user_access, writes=True, about=_user),
     (0x06, 0x44): Command("get-user-access", OPERATOR, Commands.get_user_access),
+    (0x06, 0x45): Command("set-user-name", ADMINISTRATOR, Commands.set_user_name, writes=True, about=_slot),
     (0x06, 0x46): Command("get-user-name", OPERATOR, Commands.get_user_name),
     (0x06, 0x47): Command("set-user-password", ADMINISTRATOR, Commands.set_user_password, writes=True, about=_slot),
     (0x0A, 0x10): Command("get-fru-area", USER, Commands.get_fru_area),
     (0x0A, 0x11): Command("read-fru", USER, Commands.read_fru),
-    (0x0A, 0x20): Command("get-sdr-info", USER, Commands.get_sdr_info),
-    (0x0A, 0x22): Command("reserve-sdr", USER, Commands.reserve_sdr),
-    (0x0A, 0x23): Command("get-sdr", USER, Commands.get_sdr),
-    (0x0A, 0x48): Command("get-sel-time", USER, Commands.get_sel_time),
-    (0x0C, 0x02): Command("get-lan-parameter", OPERATOR, Commands.get_lan_parameter),
+    (0x0A, 0x20): Command("get-sdr-info", USER, lambda c, data: c.sensors.get_sdr_info(data)),
+    (0x0A, 0x22): Command("reserve-sdr", USER, lambda c, data: c.sensors.reserve_sdr(data)),
+    (0x0A, 0x23): Command("get-sdr", USER, lambda c, data: c.sensors.get_sdr(data)),
+    (0x0A, 0x40): Command("get-sel-info", USER, lambda c, data: c.log.get_sel_info(data)),
+    (0x0A, 0x42): Command("reserve-sel", USER, lambda c, data: c.log.reserve_sel(data)),
+    (0x0A, 0x43): Command("get-sel-entry", USER, lambda c, data: c.log.get_sel_entry(data)),
+    (0x0A, 0x47): Command("clear-sel", OPERATOR, lambda c, data: c.log.clear_sel(data), writes=True),
+    (0x0A, 0x48): Command("get-sel-time", USER, lambda c, data: c.log.get_sel_time(data)),
+    (0x0A, 0x49): Command("set-sel-time", OPERATOR, lambda c, data: c.log.set_sel_time(data), writes=True),
+    (0x0C, 0x01): Command("set-lan-parameter", ADMINISTRATOR, lambda c, data: c.lan.set_lan_parameter(data), writes=True, about=_parameter),
+    (0x0C, 0x02): Command("get-lan-parameter", OPERATOR, lambda c, data: c.lan.get_lan_parameter(data), about=_parameter),
+    (0x2C, 0x02): Command("dcmi-power-reading", USER, lambda c, data: c.sensors.get_power_reading(data)),
 }
+# fmt: on
+CLEAR_STATUS: Final = Command("clear-sel-status", USER, lambda c, data: c.log.clear_sel(data))
 TEST_PASSWORD: Final = Command("test-user-password", ADMINISTRATOR, Commands.test_user_password, about=_slot)
 
 
 def command_for(netfn: int, command: int, data: bytes) -> Command | None:
-    """Set User Password with the operation "test" writes nothing, and has a name of its own."""
+    """Set User Password with the operation "test" writes nothing, as Clear SEL that asks how it goes; they have names of their own."""
     if (netfn, command) == (0x06, 0x47) and len(data) > 1 and data[1] & 0x03 == 0x03:
         return TEST_PASSWORD
+    if (netfn, command) == (0x0A, 0x47) and len(data) > 5 and data[5] != 0xAA:
+        return CLEAR_STATUS
     return COMMANDS.get((netfn, command))

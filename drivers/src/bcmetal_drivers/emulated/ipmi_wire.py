@@ -1,8 +1,9 @@
 """RMCP+ as a BMC speaks it: one UDP socket and one thread for each emulated BMC.
 
 pyghmi's server classes bring framing, keys and encryption. Their event loop is the client's, one for the process, which would
-let a slow emulated BMC hold up every driver beside it; so packets are received and handed out here. Beyond pyghmi: cipher suites
-17 and 3 (others are refused), status codes of RAKP, privilege levels, a bounded session table, sessions that end after a minute.
+let a slow emulated BMC hold up every driver beside it; so packets are received and handed out here. Beyond pyghmi: cipher suites with
+AES and without, and 0, which asks for no password; K_g; status codes of RAKP, privilege levels, a bounded session table, sessions that
+end after a minute.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 from uuid import UUID
 
 from pyghmi.ipmi import bmc as pyghmi_bmc
@@ -27,8 +28,16 @@ CALLBACK, USER, OPERATOR, ADMINISTRATOR = 1, 2, 3, 4
 
 IDLE_S: Final = 60.0
 HANDSHAKE_S: Final = 10.0
-# suite -> (authentication, integrity, hash, bytes of the hash that a packet carries); confidentiality is AES-CBC-128
-SUITES: Final = {17: (3, 4, hashlib.sha256, 16), 3: (1, 1, hashlib.sha1, 12)}
+# suite -> (authentication, integrity, confidentiality, hash, bytes of the hash that a packet carries); the better ones last
+SUITES: Final = {
+    0: (0, 0, 0, None, 0),
+    1: (1, 0, 0, hashlib.sha1, 12),
+    2: (1, 1, 0, hashlib.sha1, 12),
+    3: (1, 1, 1, hashlib.sha1, 12),
+    15: (3, 0, 0, hashlib.sha256, 16),
+    16: (3, 4, 0, hashlib.sha256, 16),
+    17: (3, 4, 1, hashlib.sha256, 16),
+}
 
 # RMCP+ status codes (IPMI 2.0, table 13-15)
 OK, NO_RESOURCES, UNAUTHORISED_ROLE, UNAUTHORISED_NAME, BAD_CHECK_VALUE, NO_SUITE = 0x00, 0x01, 0x0A, 0x0D, 0x0F, 0x11
@@ -46,6 +55,14 @@ class Login:
 
 class Host(Protocol):
     """The BMC behind the wire."""
+
+    @property
+    def suites(self) -> tuple[int, ...]:
+        """Those that may be used."""
+
+    @property
+    def is_on(self) -> bool:
+        """Whether it answers on the network at all."""
 
     def login(self, username: str) -> Login | None:
         """None: not known; such a name is met with silence."""
@@ -67,7 +84,8 @@ class _Session(serversession.ServerSession):  # type: ignore[misc]  # pyghmi has
     def __init__(self, wire: Wire, where: tuple[str, int], request: bytearray) -> None:
         self.wire = wire
         self.uuid = wire.uuid
-        self.currhashlib, self.currhashlen = hashlib.sha1, 12
+        self.currhashlib: Any = hashlib.sha1
+        self.currhashlen = 12
         self.rqaddr = constants.IPMI_BMC_ADDRESS
         self.servermode = True
         self.ipmiversion = 2.0
@@ -94,7 +112,7 @@ class _Session(serversession.ServerSession):  # type: ignore[misc]  # pyghmi has
         self.alive_at = time.monotonic()
         self._tag = request[0]
         self._suite = next(
-            (s for s in wire.suites if (request[12], request[20], request[28]) == (*SUITES[s][:2], 1)), None
+            (s for s in wire.host.suites if (request[12], request[20], request[28]) == SUITES[s][:3]), None
         )
 
     def answer_open(self, full: bool) -> bool:
@@ -102,15 +120,19 @@ class _Session(serversession.ServerSession):  # type: ignore[misc]  # pyghmi has
         status = NO_RESOURCES if full else NO_SUITE if self._suite is None else OK
         message = bytearray((self._tag, status, ADMINISTRATOR, 0)) + self.clientsessionid
         if status == OK and self._suite is not None:
-            auth, integrity, self.currhashlib, self.currhashlen = SUITES[self._suite]
+            auth, integrity, secrecy, self.currhashlib, self.currhashlen = SUITES[self._suite]
             message += self.managedsessionid
-            message += bytes((0, 0, 0, 8, auth, 0, 0, 0, 1, 0, 0, 8, integrity, 0, 0, 0, 2, 0, 0, 8, 1, 0, 0, 0))
+            message += bytes((0, 0, 0, 8, auth, 0, 0, 0, 1, 0, 0, 8, integrity, 0, 0, 0, 2, 0, 0, 8, secrecy, 0, 0, 0))
         self.send_payload(message, constants.payload_types["rmcpplusopenresponse"], retry=False)
         return status == OK
 
     def take(self, packet: bytearray) -> None:
         self.alive_at = time.monotonic()
-        self._handle_ipmi2_packet(packet)
+        if self.established and not self.integrityalgo and packet[5] & 0x3F == 0x00:
+            size = packet[14] | packet[15] << 8  # pyghmi takes nothing that is not signed
+            self._parse_ipmi_payload(packet[16 : 16 + size])
+        else:
+            self._handle_ipmi2_packet(packet)
 
     def _got_rakp1(self, data: bytearray) -> None:
         self.wire.host.heard("rakp1")
@@ -145,11 +167,12 @@ class _Session(serversession.ServerSession):  # type: ignore[misc]  # pyghmi has
         if data[1] != OK or not hasattr(self, "Rc"):
             return  # the client did not like RAKP 2
         expected = self._sign(self.kuid, self.Rc + self.clientsessionid + self._who())
-        if not hmac.compare_digest(expected, bytes(data[8 : 8 + len(expected)])):
+        given = bytes(data[8 : 8 + len(expected)])
+        if not hmac.compare_digest(expected, given):
             self.wire.host.login_failed(self.username.decode("utf-8", "replace"))
             self._send("rakp4", bytes((data[0], BAD_CHECK_VALUE, 0, 0)) + self.clientsessionid)
             return
-        self.sik = self._sign(self.kuid, self.Rm + self.Rc + self._who())
+        self.sik = self._sign(self.wire.kg or self.kuid, self.Rm + self.Rc + self._who())
         self.k1 = self._sign(self.sik, b"\x01" * 20)
         self.k2 = self._sign(self.sik, b"\x02" * 20)
         self.aeskey = self.k2[:16]
@@ -158,8 +181,9 @@ class _Session(serversession.ServerSession):  # type: ignore[misc]  # pyghmi has
         self.localsid = struct.unpack("<I", self.managedsessionid)[0]
         self.sessionid = struct.unpack("<I", self.clientsessionid)[0]
         self.ipmicallback = self.handle_client_request
-        self.confalgo = "aes"
-        self.integrityalgo = "sha"
+        _, integrity, secrecy, _, _ = SUITES[self._suite or 0]
+        self.confalgo = "aes" if secrecy else 0
+        self.integrityalgo = "sha" if integrity else 0
         self.sequencenumber = 1
         self.established = True
         self.wire.host.session_opened(self.username.decode("utf-8", "replace"))
@@ -188,7 +212,7 @@ class _Session(serversession.ServerSession):  # type: ignore[misc]  # pyghmi has
         return bytes((self.rolem, len(self.username))) + self.username
 
     def _sign(self, key: bytes, message: bytes) -> bytes:
-        return hmac.new(key, message, self.currhashlib).digest()
+        return hmac.new(key, message, self.currhashlib).digest() if self.currhashlib is not None else b""
 
     def _send(self, kind: str, message: bytes) -> None:
         self.send_payload(bytearray(message), constants.payload_types[kind], retry=False)
@@ -203,9 +227,8 @@ class Wire(pyghmi_bmc.Bmc):  # type: ignore[misc]  # pyghmi has no types
         self.address = address
         self.port = port
         self.uuid = guid
-        self.suites: tuple[int, ...] = (17, 3)
         self.max_sessions = 8
-        self.kg = None
+        self.kg: bytes | None = None
         self.authcap = bytes((0, 1, 0x80, 0x04, 0x02, 0, 0, 0, 0))  # channel 1; IPMI 2.0 only; named users
         self.socket: socket.socket | None = None
         self.stopping = threading.Event()  # what a delayed answer waits on
@@ -269,7 +292,7 @@ class Wire(pyghmi_bmc.Bmc):  # type: ignore[misc]  # pyghmi has no types
                     continue  # a garbled packet is not answered
 
     def _take(self, packet: bytearray, where: tuple[str, int]) -> None:
-        if len(packet) < 16 or packet[0] != 6 or packet[2:4] != b"\xff\x07":
+        if len(packet) < 16 or packet[0] != 6 or packet[2:4] != b"\xff\x07" or not self.host.is_on:
             return
         if packet[4] != 6:
             self.sessionless_data(packet, where)
@@ -288,6 +311,22 @@ class Wire(pyghmi_bmc.Bmc):  # type: ignore[misc]  # pyghmi has no types
         if session is not None:
             session.take(packet)
 
+    def send_cipher_suites(
+        self, rs: int, lun: int, rq: int, rq_lun: int, sequence: int, packet: bytearray, where: tuple[str, int]
+    ) -> None:
+        """pyghmi's names suite 3 alone. `packet` has lost two bytes, as an IPMI 1.5 one."""
+        records = b"".join(
+            bytes((0xC0, suite, SUITES[suite][0], 0x40 | SUITES[suite][1], 0x80 | SUITES[suite][2]))
+            for suite in sorted(self.host.suites)
+        )
+        index = packet[22] & 0x3F if len(packet) > 22 else 0
+        head = bytes((rq, rq_lun | 7 << 2))
+        body = bytes((rs, lun | sequence << 2, 0x54, 0x00, 0x01)) + records[index * 16 : index * 16 + 16]
+        message = head + _checksum(head) + body + _checksum(body)
+        if self.socket is not None:
+            head = b"\x06\x00\xff\x07\x06\x00" + bytes(8) + len(message).to_bytes(2, "little")
+            self.socket.sendto(head + message, where)
+
     def _open(self, request: bytearray, where: tuple[str, int]) -> None:
         session = _Session(self, where, request)
         with self._lock:
@@ -302,3 +341,7 @@ class Wire(pyghmi_bmc.Bmc):  # type: ignore[misc]  # pyghmi has no types
         for key, session in list(self._sessions.items()):
             if now - session.alive_at > (IDLE_S if session.established else HANDSHAKE_S):
                 del self._sessions[key]
+
+
+def _checksum(data: bytes) -> bytes:
+    return bytes((-sum(data) & 0xFF,))
