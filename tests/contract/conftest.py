@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bcmetal_drivers.emulated.rack import Rack
+from bcmetal_drivers.emulated.rack import EmulatedBmc, Rack
 from driver_bench import Bench, Seat
 
 SYSTEM = "/redfish/v1/Systems/1$"
@@ -21,6 +21,14 @@ IPMI = {
     "look": ("get-chassis-status", ".*"),
 }
 
+
+def an_ipmi_bmc(rack: Rack) -> EmulatedBmc:
+    """One that says no to a name that it does not know; many are silent, which takes seconds to tell."""
+    bmc = rack.add_ipmi("bmc")
+    bmc.set(unknown_names="refused")
+    return bmc
+
+
 BENCHES = (
     Bench("redfish", lambda rack: rack.add_redfish("bmc"), REDFISH),
     Bench("redfish-basic", lambda rack: rack.add_redfish("bmc", session_service=False), REDFISH),
@@ -29,7 +37,7 @@ BENCHES = (
     Bench("redfish-etag", lambda rack: rack.add_redfish("bmc", etag=True, etag_form="weak"), REDFISH),
     Bench("redfish-supermicro", lambda rack: rack.add_redfish("bmc", maker="supermicro", cd_name="UsbCd"), REDFISH),
     # in RAKP message 2 the BMC proves itself first, so that the client knows of the wrong password before the BMC could
-    Bench("ipmi", lambda rack: rack.add_ipmi("bmc"), IPMI, failed_logins=0),
+    Bench("ipmi", an_ipmi_bmc, IPMI, failed_logins=0),
 )  # fmt: skip
 
 
