@@ -54,6 +54,7 @@ FORMS: tuple[dict[str, Any], ...] = (
     {"bios_settings_at": "Pending", "bios_settings_linked": False},
     {"bios_apply_time": "demanded"},
     {"bios_apply_time": "refused"},
+    {"bios_job": True, "bios_apply_time": "demanded"},
     {"bios_registry": False},
     {"etag": True, "etag_form": "weak"},
 )
@@ -74,6 +75,19 @@ def test_each_form_of_settings_resource_is_written_once_and_comes_into_force(
     boot(redfish)
     assert truth(redfish) == WANTED
     assert not bmc.bios().pending
+
+
+def test_a_change_that_takes_place_at_the_end_of_its_task_is_waited_for(redfish: Seat) -> None:
+    redfish.rack.rule(Rule(action="task", method="PATCH", path=SETTINGS, seconds=0.3))
+    bmc = need(redfish.open(), Bios)
+    bmc.set_bios(WANTED)
+    assert bmc.bios().pending == WANTED
+
+
+def test_a_change_whose_task_fails_is_refused(redfish: Seat) -> None:
+    redfish.rack.rule(Rule(action="task", method="PATCH", path=SETTINGS, seconds=0.1, ends="exception"))
+    with pytest.raises(Refused):
+        need(redfish.open(), Bios).set_bios(WANTED)
 
 
 def test_what_is_so_already_is_not_written(redfish: Seat) -> None:

@@ -16,8 +16,10 @@ from bcmetal_drivers.capabilities import BiosState, BiosValue
 from bcmetal_drivers.door import tolerated
 from bcmetal_drivers.errors import Busy, Malformed, MaybeSent, NotAsAsked, Refused, Unsupported
 from bcmetal_drivers.redfish_actions import action
+from bcmetal_drivers.redfish_tasks import until
 from bcmetal_drivers.redfish_tree import Doc, Tree, dig, link, text
 from bcmetal_drivers.refusals import all_words, refusal
+from bcmetal_drivers.wire import Answer
 
 ATTRIBUTES_LIMIT: Final = 5000
 REASON_LIMIT: Final = 200
@@ -59,12 +61,12 @@ def set_bios(tree: Tree, wanted: Mapping[str, BiosValue]) -> None:
         return
     _check_names(tree, doc, now, missing)
     try:
-        _patch(tree, path, doc, missing)
+        answer = _patch(tree, path, doc, missing)
     except MaybeSent:
         if _not_taken(tree, path, missing):
             raise
         return
-    lost = _not_taken(tree, path, missing)
+    lost = until(tree.door, answer, lambda: _not_taken(tree, path, missing))
     if lost:
         raise NotAsAsked(
             f"{tree.door.origin}{path}: acknowledged, and these do not wait for the next boot: {_named(lost)}"
@@ -79,7 +81,7 @@ def reset_bios(tree: Tree) -> None:
         raise Unsupported(f"{tree.address}: this BMC cannot reset the BIOS settings")
     kinds = reset.allowed(tree, "ResetType") or ()
     kind = next((word for word in kinds if "default" in word.lower()), None)
-    tree.act(reset.target, {"ResetType": kind} if kind else {})
+    until(tree.door, tree.door.post(reset.target, data={"ResetType": kind} if kind else {}), list)
 
 
 # ---------------------------------------------------------------- what the documents say
@@ -152,7 +154,7 @@ def _settings(tree: Tree, doc: Doc) -> Settings:
 # ---------------------------------------------------------------- writing
 
 
-def _patch(tree: Tree, path: str, doc: Doc, attributes: Mapping[str, BiosValue]) -> None:
+def _patch(tree: Tree, path: str, doc: Doc, attributes: Mapping[str, BiosValue]) -> Answer:
     """With the apply time where the BMC offers to be told: without it an iDRAC keeps the change and makes no job of it.
 
     Others refuse it (Supermicro AS-1114S: PropertyUnknown), or demand it; the first refusal that speaks of it turns it round.
@@ -162,11 +164,11 @@ def _patch(tree: Tree, path: str, doc: Doc, attributes: Mapping[str, BiosValue])
     times = dig(doc, "@Redfish.Settings", "SupportedApplyTimes")
     told = isinstance(times, list) and "OnReset" in times
     try:
-        tree.patch(path, {**body, **on_reset} if told else body)
+        return tree.patch(path, {**body, **on_reset} if told else body, follow=False)
     except sushy.exceptions.BadRequestError as error:
         if not isinstance(refusal(error.answer), Refused) or "ApplyTime" not in all_words(error.answer):
             raise
-        tree.patch(path, body if told else {**body, **on_reset})
+        return tree.patch(path, body if told else {**body, **on_reset}, follow=False)
 
 
 def _not_taken(tree: Tree, path: str, wanted: Mapping[str, BiosValue]) -> list[str]:

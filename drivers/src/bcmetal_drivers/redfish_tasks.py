@@ -6,7 +6,7 @@ A Task that is gone is not a success: makers purge them, some before anybody cou
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import sushy.exceptions
@@ -23,13 +23,20 @@ GRACE_S: Final = 2.0  # some BMCs answer 404 for a Task that they made just now
 MESSAGE_LIMIT: Final = 200
 
 STATES: Final = {
-    **dict.fromkeys(("Completed",), JobState.DONE),
-    **dict.fromkeys(("Exception", "Killed", "Cancelled", "CompletedWithErrors"), JobState.FAILED),
+    **dict.fromkeys(("Completed", "RebootCompleted"), JobState.DONE),
     **dict.fromkeys(
-        ("New", "Starting", "Running", "Suspended", "Interrupted", "Pending", "Stopping", "Service", "Cancelling"),
+        ("Exception", "Killed", "Cancelled", "CompletedWithErrors", "Failed", "RebootFailed", "Invalid"), JobState.FAILED
+    ),
+    **dict.fromkeys(
+        (
+            "New", "Starting", "Running", "Suspended", "Interrupted", "Pending", "Stopping", "Service", "Cancelling",
+            "Continue", "UserIntervention", "Scheduled", "Scheduling", "ReadyForExecution", "Waiting", "Downloading",
+            "Downloaded", "Paused", "PendingActivation", "RebootPending",
+        ),
         JobState.RUNNING,
     ),
-}
+}  # fmt: skip
+STATE_KEYS: Final = ("TaskState", "JobState")  # a Task, or a Job: an iDRAC names either where it began one
 
 
 def reference(answer: Answer) -> str | None:
@@ -90,6 +97,22 @@ def wait_for(door: Door, answer: Answer) -> Answer:
     return answer
 
 
+def until(door: Door, answer: Answer, missing: Callable[[], list[str]]) -> list[str]:
+    """What is still missing once nothing is, or once the Task that the answer began has ended. Raises Refused when the Task fails.
+
+    For writes that are done before their Task is: one that waits for a boot ends at no other time.
+    """
+    job = started(door, answer)
+    left = missing()
+    while left and job.state is JobState.RUNNING:
+        time.sleep(door.left_s(POLL_S))
+        job = read_job(door, job.ref)
+        left = missing()
+    if job.state is JobState.FAILED:
+        raise Refused(f"{answer.url}: the BMC took it, and its task failed: {job.message or 'no reason given'}")
+    return left
+
+
 def _body(answer: Answer) -> Mapping[str, Any]:
     if not answer.content:
         return {}
@@ -103,12 +126,15 @@ def _body(answer: Answer) -> Mapping[str, Any]:
 
 def _is_task(body: Mapping[str, Any]) -> bool:
     kind = body.get("@odata.type")
-    return isinstance(body.get("TaskState"), str) or (isinstance(kind, str) and kind.startswith("#Task."))
+    return any(isinstance(body.get(key), str) for key in STATE_KEYS) or (
+        isinstance(kind, str) and kind.startswith("#Task.")
+    )
 
 
 def _of(ref: str, body: Mapping[str, Any]) -> Job:
-    state = STATES.get(str(body.get("TaskState")), JobState.UNKNOWN)
-    if state is JobState.DONE and body.get("TaskStatus") in ("Warning", "Critical"):
+    word = next((body[key] for key in STATE_KEYS if isinstance(body.get(key), str)), "")
+    state = STATES.get(word, JobState.UNKNOWN)
+    if state is JobState.DONE and (body.get("TaskStatus") or body.get("JobStatus")) in ("Warning", "Critical"):
         state = JobState.FAILED  # completed, with errors
     percent = body.get("PercentComplete")
     known = isinstance(percent, int | float) and not isinstance(percent, bool) and 0 <= percent <= 100
@@ -116,7 +142,7 @@ def _of(ref: str, body: Mapping[str, Any]) -> Job:
 
 
 def _message(body: Mapping[str, Any]) -> str:
-    messages = body.get("Messages")
+    messages = body.get("Messages", [{"Message": body.get("Message")}])
     texts = [
         str(message.get("Message") or message.get("MessageId") or "")
         for message in (messages if isinstance(messages, list) else [])

@@ -218,8 +218,10 @@ class Tree:
         """POST; a Task that it is answered with is followed to its end. Raises Refused when the Task fails."""
         return wait_for(self.door, self.door.post(path, data=dict(body or {})))
 
-    def patch(self, path: str, body: Doc) -> Answer:
+    def patch(self, path: str, body: Doc, follow: bool = True) -> Answer:
         """PATCH with the ETag that the BMC gives, and down a short ladder when it will not have it.
+
+        `follow` False leaves the Task that it is answered with to the caller: one that waits for a boot ends at no other time.
 
         412 is answered by a look: is it as asked, all is well; did another writer change what we write, Busy; else its ETag is useless.
         """
@@ -227,7 +229,7 @@ class Tree:
         if self.learned.get("etag") == "none":
             etag = None
         try:
-            return self._patched(path, body, etag)
+            return self._patched(path, body, etag, follow)
         except sushy.exceptions.HTTPError as error:
             if error.status_code not in (412, 428):
                 raise
@@ -238,7 +240,7 @@ class Tree:
         candidates = [tag for tag in dict.fromkeys((fresh, _strong(fresh), "*")) if tag and tag != etag]
         for candidate in (*candidates, None) if rejected.status_code == 412 else candidates:
             try:
-                answer = self._patched(path, body, candidate)
+                answer = self._patched(path, body, candidate, follow)
             except sushy.exceptions.HTTPError as error:
                 if error.status_code not in (412, 428):
                     raise
@@ -249,8 +251,9 @@ class Tree:
                 return answer
         raise rejected
 
-    def _patched(self, path: str, body: Doc, etag: str | None) -> Answer:
-        return wait_for(self.door, self.door.patch(path, data=dict(body), etag=etag))
+    def _patched(self, path: str, body: Doc, etag: str | None, follow: bool) -> Answer:
+        answer = self.door.patch(path, data=dict(body), etag=etag)
+        return wait_for(self.door, answer) if follow else answer
 
     def _with_etag(self, path: str) -> tuple[dict[str, Any], str | None]:
         answer = self.door.get(path)

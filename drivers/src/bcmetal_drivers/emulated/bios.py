@@ -7,10 +7,11 @@ from typing import Any, Final
 
 from bcmetal_drivers.capabilities import BiosValue, BootMode
 from bcmetal_drivers.emulated.board import DEFAULTS, READ_ONLY, VALUES
-from bcmetal_drivers.emulated.interior import ROOT, Call, Handler, Interior, collection, link, resource
+from bcmetal_drivers.emulated.interior import ROOT, Call, Handler, Interior, accepted, collection, link, resource
 from bcmetal_drivers.emulated.machine import Machine
 from bcmetal_drivers.emulated.messages import Answer, Refusal, not_found
 from bcmetal_drivers.emulated.quirks import Quirks
+from bcmetal_drivers.emulated.tasks import AT_BOOT, Tasks
 
 REGISTRY: Final = "BiosAttributeRegistry.v1_0_0"
 REGISTRIES: Final = f"{ROOT}/Registries"
@@ -18,9 +19,10 @@ APPLY_TIME: Final = "@Redfish.SettingsApplyTime"
 BOOT_MODES: Final = {"Uefi": BootMode.UEFI, "Bios": BootMode.LEGACY}
 
 
-def boot(quirks: Quirks, machine: Machine, at: float) -> None:
+def boot(quirks: Quirks, tasks: Tasks, machine: Machine, at: float) -> None:
     """A boot's share: the machine's lock is held."""
     board = machine.board
+    tasks.end_at_boot(_path(machine.hardware.system_id))
     board.post_began = at
     wanted = {**(DEFAULTS if board.bios_reset else {}), **board.bios_pending}
     if not wanted and not board.bios_reset:
@@ -53,7 +55,7 @@ def _rejected(name: str, value: BiosValue) -> dict[str, Any]:
 
 
 def show_bios(inside: Interior, call: Call, system: str) -> Answer:
-    machine, quirks, path = _ready(inside, system), inside.quirks, f"{ROOT}/Systems/{system}/Bios"
+    machine, quirks, path = _ready(inside, system), inside.quirks, _path(system)
     more: dict[str, Any] = {}
     if quirks.bios_registry:
         more["AttributeRegistry"] = REGISTRY
@@ -77,7 +79,7 @@ def show_settings(inside: Interior, call: Call, system: str, name: str) -> Answe
         whole = machine.board.bios if quirks.bios_settings == "all" else {}
         reset = DEFAULTS if machine.board.bios_reset else {}
         more["Attributes"] = {**whole, **reset, **machine.board.bios_pending}
-    return resource(f"{ROOT}/Systems/{system}/Bios/{name}", "Bios.v1_2_1", "Pending BIOS settings", **more)
+    return resource(f"{_path(system)}/{name}", "Bios.v1_2_1", "Pending BIOS settings", **more)
 
 
 def change_settings(inside: Interior, call: Call, system: str, name: str) -> Answer:
@@ -94,6 +96,8 @@ def change_settings(inside: Interior, call: Call, system: str, name: str) -> Ans
         return Answer(200, {})  # kept by nobody: there is no job for it
     with machine.lock:
         machine.board.bios_pending.update(attributes)
+    if quirks.bios_job:
+        return accepted(inside.tasks, inside.tasks.start("BIOS settings", AT_BOOT, lambda: True, about=_path(system)))
     return Answer(204)
 
 
@@ -162,7 +166,7 @@ def _ready(inside: Interior, system: str) -> Machine:
     """While the machine is in POST the settings cannot be had."""
     machine = inside.machine(system)
     if not inside.quirks.bios:
-        raise not_found(f"{ROOT}/Systems/{system}/Bios")
+        raise not_found(_path(system))
     machine.settle()
     began = machine.board.post_began
     if began is not None and inside.tasks.now() < began + inside.quirks.bios_post_s:
@@ -170,9 +174,13 @@ def _ready(inside: Interior, system: str) -> Machine:
     return machine
 
 
+def _path(system: str) -> str:
+    return f"{ROOT}/Systems/{system}/Bios"
+
+
 def _named(inside: Interior, system: str, name: str) -> None:
     if name != inside.quirks.bios_settings_at:
-        raise not_found(f"{ROOT}/Systems/{system}/Bios/{name}")
+        raise not_found(f"{_path(system)}/{name}")
 
 
 BIOS: Final = r"/Systems/([^/]+)/Bios"

@@ -102,7 +102,7 @@ class RedfishFront:
         self._levers = FrontLevers(self._inside, self.notes)
         for machine in machines.values():
             machine.settle_first = self.tasks.settle
-            machine.at_boot.append(partial(bios.boot, self.quirks, machine))
+            machine.at_boot.append(partial(bios.boot, self.quirks, self.tasks, machine))
         self._listener = Listener(host, port, self._wsgi, certificate, name, old_tls=old_tls)
 
     # ------------------------------------------------------------ for the rack

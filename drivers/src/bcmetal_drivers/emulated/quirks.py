@@ -47,6 +47,7 @@ class Quirks:
     bios_registry: bool = True  # there is an attribute registry
     bios_rejects: tuple[str, ...] = ()  # attributes that a boot does not take
     bios_lie: str | None = None  # "lost": what waits is forgotten by the boot
+    bios_job: bool = False  # a change is answered with a Task that ends at the next boot
     bios_post_s: float = 0.0  # for how long after a boot begins they are answered 500
     failed_logins_take_room: bool = False  # in the session table, until they expire
     shuffles_members: bool = False  # collections in another order at each read

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 COMPLETED, EXCEPTION, PURGED = "completed", "exception", "purged"
+AT_BOOT: Final = math.inf  # seconds of a Task that waits for the machine's next boot
 PATH: Final = "/redfish/v1/TaskService/Tasks"
 
 
@@ -50,6 +52,13 @@ class Tasks:
 
     def now(self) -> float:
         return self._clock()
+
+    def end_at_boot(self, about: str) -> None:
+        """The Tasks on that resource that waited for a boot are due; ended by the next look, whatever locks are held now."""
+        with self._lock:
+            for task in self._tasks.values():
+                if task.about == about and task.due == AT_BOOT:
+                    task.due = self._clock()
 
     def settle(self) -> None:
         """End what is due. An effect runs without the lock: it looks at machines, and machines settle first."""
