@@ -256,6 +256,15 @@ class KeyReset(StrEnum):
     DELETE_PK = "delete-pk"  # setup mode
 
 
+class SecureBootMode(StrEnum):
+    """UEFI 2.10, section 32.3. Without a platform key the firmware is in setup mode, and boots anything."""
+
+    SETUP = "setup"
+    USER = "user"
+    AUDIT = "audit"
+    DEPLOYED = "deployed"
+
+
 @dataclass(frozen=True, slots=True)
 class FirmwareComponent:
     """`ref` names it in an update's targets. `updateable` None: the BMC does not say."""
@@ -478,8 +487,12 @@ class BootAlways(Protocol):
 
 @runtime_checkable
 class SecureBootKeys(Protocol):
+    def secure_boot_mode(self) -> SecureBootMode | None:
+        """None: the BMC does not say."""
+        ...
+
     def reset_secure_boot_keys(self, to: KeyReset) -> None:
-        """Ask for it once; in force from the next boot on."""
+        """Ask for it once; in force from the next boot on, when `secure_boot_mode` shows it."""
         ...
 
 

@@ -22,6 +22,7 @@ from bcmetal_drivers import (
     redfish_inventory,
     redfish_media,
     redfish_power,
+    redfish_secure_boot,
 )
 from bcmetal_drivers.capabilities import (
     Account,
@@ -35,6 +36,7 @@ from bcmetal_drivers.capabilities import (
     Bmc,
     BmcAddress,
     BmcInfo,
+    BootAlways,
     BootDevice,
     BootMode,
     BootModes,
@@ -48,6 +50,7 @@ from bcmetal_drivers.capabilities import (
     Inventories,
     Inventory,
     Job,
+    KeyReset,
     Limits,
     Power,
     PowerAction,
@@ -55,6 +58,8 @@ from bcmetal_drivers.capabilities import (
     Reading,
     Readings,
     SecureBoot,
+    SecureBootKeys,
+    SecureBootMode,
     Slot,
     Trust,
     VirtualMedia,
@@ -116,6 +121,11 @@ class RedfishBmc:
         with self._call() as tree:
             redfish_boot.boot_once(tree, device, mode)
 
+    def boot_always(self, device: BootDevice, mode: BootMode | None = None) -> None:
+        """By the boot order where the BMC knows no lasting override; `boot_override` does not show that."""
+        with self._call() as tree:
+            redfish_boot.boot_always(tree, device, mode)
+
     def boot_override(self) -> BootOverride:
         with self._call() as tree:
             return redfish_boot.boot_override(tree)
@@ -139,6 +149,14 @@ class RedfishBmc:
     def set_secure_boot(self, on: bool) -> None:
         with self._call() as tree:
             redfish_boot.set_secure_boot(tree, on)
+
+    def secure_boot_mode(self) -> SecureBootMode | None:
+        with self._call() as tree:
+            return redfish_secure_boot.mode(tree)
+
+    def reset_secure_boot_keys(self, to: KeyReset) -> None:
+        with self._call() as tree:
+            redfish_secure_boot.reset_keys(tree, to)
 
     # ------------------------------------------------------------ BIOS settings
 
@@ -249,3 +267,5 @@ _conforms_account_control: type[AccountControl] = RedfishBmc
 _conforms_erase: type[DriveErase] = RedfishBmc
 _conforms_baseline: type[Baseline] = RedfishBmc
 _conforms_bios: type[Bios] = RedfishBmc
+_conforms_always: type[BootAlways] = RedfishBmc
+_conforms_keys: type[SecureBootKeys] = RedfishBmc

@@ -73,6 +73,11 @@ def set_bios(tree: Tree, wanted: Mapping[str, BiosValue]) -> None:
         )
 
 
+def document(tree: Tree) -> dict[str, Any]:
+    """The Bios resource. Raises Unsupported."""
+    return _bios(tree)[1]
+
+
 def reset_bios(tree: Tree) -> None:
     """Not read back: what the maker's defaults are only the next boot shows."""
     _, doc = _bios(tree)

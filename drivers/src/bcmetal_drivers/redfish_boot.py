@@ -13,6 +13,8 @@ import sushy.exceptions
 
 from bcmetal_drivers.capabilities import BootDevice, BootMode, BootOverride
 from bcmetal_drivers.errors import MaybeSent, NotAsAsked, Refused, Unsupported
+from bcmetal_drivers.redfish_boot_mode import by_bios_setting
+from bcmetal_drivers.redfish_boot_order import put_first
 from bcmetal_drivers.redfish_maker import quirks_for
 from bcmetal_drivers.redfish_tree import Doc, Tree, dig, link, text
 from bcmetal_drivers.refusals import refusal
@@ -60,15 +62,45 @@ def boot_once(tree: Tree, device: BootDevice, mode: BootMode | None) -> None:
     if device is BootDevice.NONE:
         clear(tree)
         return
+    _arm(tree, device, mode, "Once")
+
+
+def boot_always(tree: Tree, device: BootDevice, mode: BootMode | None) -> None:
+    """A lasting override; where the BMC knows none, the boot order. Raises Unsupported where it has neither."""
+    if device is BootDevice.NONE:
+        clear(tree)
+        return
+    boot = tree.system().get("Boot")
+    named = dig(boot, f"{ENABLED}@Redfish.AllowableValues")
+    if not isinstance(named, list) or "Continuous" in named:
+        try:
+            _arm(tree, device, mode, "Continuous")
+        except sushy.exceptions.BadRequestError as error:
+            if not isinstance(refusal(error.answer), Refused):
+                raise
+        except (NotAsAsked, Unsupported):
+            if not isinstance(dig(boot, "BootOrder"), list):
+                raise
+        else:
+            return
+    if mode is not None:
+        set_boot_mode(tree, mode)
+    put_first(tree, device)
+
+
+def _arm(tree: Tree, device: BootDevice, mode: BootMode | None, how: str) -> None:
     system = tree.system()
     path, doc = _settings(tree, system) or (tree.system_path(), system)
     word = _word(tree, device, doc, system)
-    few = {TARGET: word, ENABLED: "Once"}
+    few = {TARGET: word, ENABLED: how}
     if mode is not None and mode_of(system) is not mode:
         few[MODE] = MODE_WORDS[mode]
     every = {**few, MODE: MODE_WORDS[mode or mode_of(system) or BootMode.UEFI]}
     ladder = [every, few] if quirks_for(tree).all_boot_keys else [few, every]
-    _write(tree, path, ladder, lambda shown: shown.device is device and shown.once and mode in (None, shown.mode))
+    once = how == "Once"
+    _write(
+        tree, path, ladder, lambda shown: shown.device is device and shown.once is once and mode in (None, shown.mode)
+    )
 
 
 def clear(tree: Tree) -> None:
@@ -81,13 +113,18 @@ def clear(tree: Tree) -> None:
 
 
 def set_boot_mode(tree: Tree, mode: BootMode) -> None:
+    """By the override's own mode; where the BMC refuses that, by the BIOS setting, and then from the next boot on."""
     system = tree.system()
     if mode_of(system) is mode:
         return
     if mode_of(system) is None:
         raise Unsupported(f"{tree.address}: the BMC does not show a boot mode")
     path, _ = _settings(tree, system) or (tree.system_path(), system)
-    _write(tree, path, [{MODE: MODE_WORDS[mode]}], lambda shown: shown.mode is mode)
+    try:
+        _write(tree, path, [{MODE: MODE_WORDS[mode]}], lambda shown: shown.mode is mode)
+    except sushy.exceptions.BadRequestError as error:
+        if not isinstance(refusal(error.answer), Refused) or not by_bios_setting(tree, mode):
+            raise
 
 
 def _write(tree: Tree, path: str, ladder: list[dict[str, str]], right: Any) -> None:
@@ -122,10 +159,12 @@ def _shown(tree: Tree, path: str) -> BootOverride:
 
 
 def _settings(tree: Tree, system: Doc) -> tuple[str, dict[str, Any]] | None:
-    """The Settings resource, where it is there and holds `Boot`."""
+    """The Settings resource, where it is there and holds the override: Lenovo's XCC keeps only the boot order there."""
     path = link(system, "@Redfish.Settings", "SettingsObject")
     doc = tree.find(path)
-    return (path, doc) if path and doc is not None and isinstance(doc.get("Boot"), dict) else None
+    if path is None or doc is None or not any(dig(doc, "Boot", key) for key in (TARGET, ENABLED)):
+        return None
+    return path, doc
 
 
 def _word(tree: Tree, device: BootDevice, *docs: Doc) -> str:

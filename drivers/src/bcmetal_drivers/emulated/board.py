@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final
 
-from bcmetal_drivers.capabilities import BiosValue
+from bcmetal_drivers.capabilities import BiosValue, BootDevice
 
 DEFAULTS: Final[Mapping[str, BiosValue]] = {
     "BootMode": "Uefi",
@@ -27,6 +27,13 @@ VALUES: Final[Mapping[str, tuple[str, ...]]] = {
     "WorkloadProfile": ("GeneralPowerEfficient", "Virtualization", "LowLatency"),
     "AcPowerRecovery": ("On", "Off", "Last"),
 }
+OPTIONS: Final[Mapping[str, BootDevice]] = {
+    "Boot0001": BootDevice.DISK,
+    "Boot0002": BootDevice.PXE,
+    "Boot0003": BootDevice.CD,
+}
+DATABASES: Final = ("PK", "KEK", "db", "dbx")
+FACTORY, NO_KEYS = "factory", "none"
 
 
 @dataclass(slots=True)
@@ -35,7 +42,21 @@ class Board:
     bios_pending: dict[str, BiosValue] = field(default_factory=dict)
     bios_reset: bool = False  # to the defaults at the next boot
     bios_messages: list[dict[str, Any]] = field(default_factory=list)  # of the last boot that changed something
+    boot_order: list[str] = field(default_factory=lambda: list(OPTIONS))
+    order_pending: list[str] = field(default_factory=list)
+    keys: dict[str, str] = field(default_factory=lambda: dict.fromkeys(DATABASES, FACTORY))  # factory, custom or none
+    keys_pending: dict[str, str] = field(default_factory=dict)
     post_began: float | None = None  # on the rack's clock
+
+    def boot(self) -> None:
+        """What waited for the boot is so, the BIOS settings aside: those may be rejected."""
+        self.boot_order, self.order_pending = self.order_pending or self.boot_order, []
+        self.keys, self.keys_pending = {**self.keys, **self.keys_pending}, {}
+
+    @property
+    def first(self) -> BootDevice:
+        """The device of the first boot option."""
+        return OPTIONS[self.boot_order[0]]
 
     def snapshot(self) -> dict[str, Any]:
         return asdict(self) | {"post_began": None}

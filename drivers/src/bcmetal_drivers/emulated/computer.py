@@ -6,14 +6,23 @@ from typing import Any, Final
 
 from bcmetal_drivers.capabilities import BootDevice, PowerState
 from bcmetal_drivers.emulated.application import ask
-from bcmetal_drivers.emulated.interior import ROOT, Call, Handler, Interior, link, resource
+from bcmetal_drivers.emulated.board import OPTIONS
+from bcmetal_drivers.emulated.interior import ROOT, Call, Handler, Interior, collection, link, resource
 from bcmetal_drivers.emulated.machine import Machine
-from bcmetal_drivers.emulated.messages import Answer, Refusal
+from bcmetal_drivers.emulated.messages import Answer, Refusal, not_found
 from bcmetal_drivers.emulated.quirks import Quirks
 from bcmetal_drivers.emulated.systems import BOOT_TARGETS, MANAGER, MODES, RESETS
 
 WRITABLE: Final = {"Boot", "AssetTag", "IndicatorLED", "LocationIndicatorActive"}
 SYSTEM: Final = r"/Systems/([^/]+)"
+DESCRIBED: Final = {
+    BootDevice.DISK: ("Linux", "HD(1,GPT,3F2504E0-4F89-11D3-9A0C-0305E82C3301,0x800,0x100000)"),
+    BootDevice.PXE: (
+        "PXE Device 1: Integrated NIC 1 Port 1",
+        "PciRoot(0x0)/Pci(0x1C,0x0)/MAC(0CC47A000001,0x1)/IPv4(0.0.0.0)",
+    ),
+    BootDevice.CD: ("Virtual Optical Drive", "PciRoot(0x0)/Pci(0x14,0x0)/USB(0xD,0x0)/USB(0x0,0x0)/CDROM(0x1)"),
+}
 
 
 def show_root(inside: Interior, call: Call) -> Answer:
@@ -91,7 +100,7 @@ def show_system(inside: Interior, call: Call, system: str) -> Answer:
         answer.doc["BootProgress"] = {"LastState": quirks.boot_progress if on else "None"}
     if quirks.empty_when_off and machine.power is PowerState.OFF:
         answer.doc |= {"ProcessorSummary": {"Count": 0}, "MemorySummary": {"TotalSystemMemoryGiB": 0}}
-    if quirks.boot_settings:
+    if quirks.boot_settings or quirks.boot_order == "settings":
         answer.doc["@Redfish.Settings"] = {
             "@odata.type": "#Settings.v1_3_5.Settings",
             "SettingsObject": link(f"{ROOT}/Systems/{system}/{quirks.settings_name}"),
@@ -108,30 +117,51 @@ def change_system(inside: Interior, call: Call, system: str) -> Answer:
 def show_settings(inside: Interior, call: Call, system: str, name: str) -> Answer:
     machine = inside.machine(system)
     _has_settings(inside, system, name)
-    boot = _boot(machine, inside.quirks)
+    boot = _boot(machine, inside.quirks) if inside.quirks.boot_settings else {}
+    if inside.quirks.boot_order == "settings":
+        boot["BootOrder"] = list(machine.board.order_pending or machine.board.boot_order)
     return resource(f"{ROOT}/Systems/{system}/{name}", "ComputerSystem.v1_20_0", "Settings", Boot=boot)
 
 
 def change_settings(inside: Interior, call: Call, system: str, name: str) -> Answer:
+    """Where it is for the boot order alone, that waits for the next boot."""
     _has_settings(inside, system, name)
-    return _change(inside, call, system)
+    if inside.quirks.boot_settings:
+        return _change(inside, call, system)
+    machine, boot = inside.machine(system), call.request.json().get("Boot")
+    if not isinstance(boot, dict) or boot.keys() != {"BootOrder"}:
+        raise Refusal(400, "PropertyUnknown", "Boot.BootOrder, and nothing else, is written here.")
+    machine.board.order_pending = _ordered(boot["BootOrder"])
+    return Answer(204)
 
 
-def show_secure_boot(inside: Interior, call: Call, system: str) -> Answer:
-    machine, answer = inside.machine(system), ask(inside.drivers, call.request)
-    answer.doc["SecureBootCurrentBoot"] = "Enabled" if machine.secure_boot_in_force else "Disabled"
-    return answer
-
-
-def change_secure_boot(inside: Interior, call: Call, system: str) -> Answer:
+def list_boot_options(inside: Interior, call: Call, system: str) -> Answer:
+    path = f"{ROOT}/Systems/{system}/BootOptions"
     inside.machine(system)
-    if not isinstance(call.request.json().get("SecureBootEnable"), bool):
-        raise Refusal(400, "PropertyValueTypeError", "SecureBootEnable is no boolean.")
-    return ask(inside.drivers, call.request)
+    return collection(path, "BootOption", [f"{path}/{name}" for name in OPTIONS])
+
+
+def show_boot_option(inside: Interior, call: Call, system: str, name: str) -> Answer:
+    inside.machine(system)
+    path = f"{ROOT}/Systems/{system}/BootOptions/{name}"
+    if name not in OPTIONS:
+        raise not_found(path)
+    title, device_path = DESCRIBED[OPTIONS[name]]
+    return resource(
+        path, "BootOption.v1_0_6", "Boot Option",
+        BootOptionReference=name, DisplayName=title, UefiDevicePath=device_path, BootOptionEnabled=True,
+    )  # fmt: skip
+
+
+def _ordered(wanted: object) -> list[str]:
+    if not isinstance(wanted, list) or sorted(map(str, wanted)) != sorted(OPTIONS):
+        raise Refusal(400, "PropertyValueNotInList", "BootOrder names each boot option once.")
+    return [str(name) for name in wanted]
 
 
 def _has_settings(inside: Interior, system: str, name: str) -> None:
-    if not inside.quirks.boot_settings or name != inside.quirks.settings_name:
+    there = inside.quirks.boot_settings or inside.quirks.boot_order == "settings"
+    if not there or name != inside.quirks.settings_name:
         raise Refusal(404, "ResourceMissingAtURI", f"The system {system} has no resource {name}.")
 
 
@@ -174,8 +204,10 @@ def _boot(machine: Machine, quirks: Quirks) -> dict[str, Any]:
         "BootSourceOverrideTarget": words[armed.device],
         "BootSourceOverrideTarget@Redfish.AllowableValues": list(targets),
         "BootSourceOverrideEnabled@Redfish.AllowableValues": _enabled(quirks),
-        "BootOrder": ["Boot0001", "Boot0002"],
     }  # fmt: skip
+    if quirks.boot_order != "none":
+        boot["BootOrder"] = list(machine.board.boot_order)
+        boot["BootOptions"] = link(f"{ROOT}/Systems/{machine.hardware.system_id}/BootOptions")
     if quirks.mode_shown:
         boot["BootSourceOverrideMode"] = next(word for word, mode in MODES.items() if mode is machine.boot_mode)
         boot["BootSourceOverrideMode@Redfish.AllowableValues"] = list(MODES)
@@ -190,7 +222,15 @@ def _arm(machine: Machine, quirks: Quirks, boot: object) -> None:
     """What is not given stays; a target alone is armed as Once."""
     if not isinstance(boot, dict):
         raise Refusal(400, "PropertyValueTypeError", "Boot is no object.")
+    if "BootOrder" in boot and quirks.boot_order == "system":
+        machine.board.boot_order = _ordered(boot["BootOrder"])
+        boot = {name: value for name, value in boot.items() if name != "BootOrder"}
     targets, modes = _targets(quirks), MODES if quirks.mode_shown else {}
+    if (
+        MODES.get(boot.get("BootSourceOverrideMode", ""), machine.boot_mode) is not machine.boot_mode
+        and not quirks.mode_writable
+    ):
+        raise Refusal(400, "PropertyNotWritable", "The boot mode is changed in the BIOS settings.")
     allowed = {
         "BootSourceOverrideTarget": list(targets),
         "BootSourceOverrideEnabled": _enabled(quirks),
@@ -222,6 +262,6 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("PATCH", SYSTEM, change_system),
     ("GET", rf"{SYSTEM}/(Settings|SD)", show_settings),
     ("PATCH", rf"{SYSTEM}/(Settings|SD)", change_settings),
-    ("GET", rf"{SYSTEM}/SecureBoot", show_secure_boot),
-    ("PATCH", rf"{SYSTEM}/SecureBoot", change_secure_boot),
+    ("GET", rf"{SYSTEM}/BootOptions", list_boot_options),
+    ("GET", rf"{SYSTEM}/BootOptions/(Boot\d{{4}})", show_boot_option),
 )

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 from uuid import UUID
 
 from bcmetal_drivers.capabilities import BootDevice, BootMode, BootOverride, PowerAction, PowerState
-from bcmetal_drivers.emulated.board import Board
+from bcmetal_drivers.emulated.board import NO_KEYS, Board
 
 CD: Final = "Cd"
 FLOPPY: Final = "Floppy"
@@ -370,17 +370,18 @@ class Machine:
             self._finish_transition()
 
     def _choice(self) -> tuple[BootDevice, Medium | None]:
-        device = self._override.device
+        device = self.board.first if self._override.device is BootDevice.NONE else self._override.device
         if device is BootDevice.CD:
             medium = self._media.get(CD)
             return (BootDevice.CD, medium) if medium else (BootDevice.DISK, None)
-        return (BootDevice.DISK if device is BootDevice.NONE else device), None
+        return device, None
 
     def _boot(self, at: float) -> BootDevice:
         for begin in self.at_boot:
             begin(at)
+        self.board.boot()
         device, medium = self._choice()
-        self._secure_boot_now = self._secure_boot
+        self._secure_boot_now = self._secure_boot and self.board.keys["PK"] != NO_KEYS
         self._boots.append(
             Boot(
                 len(self._boots) + 1,

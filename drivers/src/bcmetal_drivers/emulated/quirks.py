@@ -31,11 +31,16 @@ class Quirks:
     boot_settings: bool = False  # the override must be written to the Settings resource
     continuous: bool = True  # BootSourceOverrideEnabled knows Continuous
     mode_shown: bool = True  # BootSourceOverrideMode is there
+    mode_writable: bool = True  # else it is changed by the BIOS settings alone
+    boot_order: str = (
+        "system"  # where it is written: "system", "settings" (which holds nothing else), or "none": there is none
+    )
     refuse_same_power: bool = False  # a reset to the state that it is in is answered 409
     boot_progress: str | None = (
         None  # BootProgress.LastState of a machine that is on; None: the resource has no BootProgress
     )
     clock_skew_s: float = 0.0  # how far its clock is ahead
+    secure_boot_keys: str = "resource"  # who resets them: "resource", "databases", or "none"
     volumes_shown: bool = True  # drives tell which volumes are on them
     bios: bool = True  # BIOS settings are there
     bios_settings: str = (

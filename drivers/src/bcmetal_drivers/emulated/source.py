@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Final, Protocol
 
-from bcmetal_drivers.emulated import account_service, bios, computer, parts, services, slots
+from bcmetal_drivers.emulated import account_service, bios, computer, parts, secure_boot, services, slots
 from bcmetal_drivers.emulated.application import ask
 from bcmetal_drivers.emulated.interior import ROOT, Call, Handler, Interior
 from bcmetal_drivers.emulated.messages import Answer, Refusal
@@ -51,6 +51,7 @@ ROUTES: Final = compiled(
         *computer.ROUTES,
         *services.ROUTES,
         *parts.ROUTES,
+        *secure_boot.ROUTES,
         *slots.ROUTES,
     )
 )
