@@ -60,7 +60,7 @@ def test_foreign_disks_want_the_machine_to_be_named(site: Site) -> None:
     assert site.operations(node_id)[0]["input"] == {"confirmErase": node_id, "profile": "as-it-is"}
 
 
-@pytest.mark.parametrize("name", ["service", "rotateBmcCredentials", "console", "resetBmc", "identify"])
+@pytest.mark.parametrize("name", ["service", "console", "resetBmc", "identify"])
 def test_what_this_build_does_not_have_says_so(site: Site, name: str) -> None:
     node_id = site.enroll()
     answer = site.of(node_id, name, steps=["firmware"])

@@ -222,7 +222,7 @@ def test_a_redfish_machine_by_every_verb(site: tuple[Site, Caller, Caller], whic
     assert node.does("update", "available", bmc={"address": bmc.address, "tls": {"fingerprint": bmc.fingerprint}})[
         "bmc"
     ]["address"].startswith("redfish://")
-    for missing in ("rotateBmcCredentials", "console", "resetBmc", "identify", "service"):
+    for missing in ("console", "resetBmc", "identify", "service"):
         given = NEEDED.get(missing, {})
         assert node.refused(missing, **given) == "not-in-this-build"
     assert node.refused("inspect") in ("not-allowed-now", "None")

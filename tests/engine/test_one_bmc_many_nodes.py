@@ -31,9 +31,10 @@ def test_credentials_that_one_node_proved_are_good_for_all_behind_the_bmc(proven
             assert await site.live(node_id, Verb.INSPECT) is State.INSPECTED
         before = bmc.password
         bmc.change_password(SecretStr(secrets.token_urlsafe(12)))
-        assert await later(site) == 0
+        for _ in range(2):  # a password that worked is not given up after one refusal
+            assert await later(site) == 0
         for node_id in ids:
-            assert (await site.conditions(node_id))["credentials"] == ("error", "bmc-credentials-rejected")
+            assert (await site.conditions(node_id))["credentials"] == ("error", "rejected")
         if proven_by == "setBmcCredentials":
             await site.give_credentials(ids[0], bmc.username, bmc.password)
         else:

@@ -8,8 +8,9 @@ import hashlib
 import pytest
 
 from bcmetal.decisions import Micros
-from bcmetal.store import audit, freezes, keys, leases, logins, media, rack_slots
+from bcmetal.store import audit, freezes, keys, leases, logins, media, rack_slots, sealed
 from bcmetal.store.ids import new_id
+from bcmetal.store.values import MoveSealed, Sealed
 from store.samples import NOW, Db, an_audit, later
 
 
@@ -138,15 +139,37 @@ def test_a_medium_is_there_until_it_ends_or_expires(db: Db) -> None:
     assert db.read(media.by_path, "/m/c.iso", NOW) is None
 
 
-def test_rejected_logins_are_counted_for_each_password(db: Db) -> None:
-    db.write(logins.note, "bm_1", "d1", "rejected", NOW, "engine")
-    db.write(logins.note, "bm_1", "d1", "rejected", later(60), "sweep")
-    db.write(logins.note, "bm_1", "d1", "accepted", later(61), "engine")
-    db.write(logins.note, "bm_1", "d2", "rejected", later(62), "engine")
-    db.write(logins.note, "bm_2", "d1", "rejected", later(62), "engine")
-    assert db.read(logins.rejected_since, "bm_1", "d1", NOW) == 2
-    assert db.read(logins.rejected_since, "bm_1", "d1", later(1)) == 1
-    assert db.read(logins.rejected_since, "bm_1", "d3", NOW) == 0
+def test_refused_logins_are_counted_for_the_account_and_for_each_password(db: Db) -> None:
+    db.write(logins.note_rejected, "bm_1", "a1", "p1", NOW, "engine")
+    db.write(logins.note_rejected, "bm_1", "a1", "p1", later(60), "sweep")
+    db.write(logins.note, "bm_1", "p1", "accepted", later(61), "engine")
+    db.write(logins.note_rejected, "bm_1", "a1", "p2", later(62), "engine")
+    db.write(logins.note_rejected, "bm_2", "a1", "p1", later(62), "engine")
+    db.write(logins.note, "bm_1", "a1", "locked", later(600), "engine")
+    first = db.read(logins.tries, "bm_1", "a1", "p1", NOW)
+    assert (first.rejected_at, first.password_rejected, first.good) == ((NOW, later(60), later(62)), 2, True)
+    second = db.read(logins.tries, "bm_1", "a1", "p2", later(1))
+    assert (len(second.rejected_at), second.password_rejected, second.good) == (2, 1, False)
+    assert (second.locks, second.locked_until) == (1, later(600))
+    assert db.read(logins.tries, "bm_1", "a2", "p3", NOW) == logins.Tries()
+
+
+def test_a_rotation_is_seen_until_it_is_over(db: Db) -> None:
+    assert not db.read(logins.rotated_since, "bm_1", NOW)
+    db.write(sealed.put, [Sealed("bmc", "bm_1", "password", "rotating", "k", b"n" * 12, b"blob")])
+    assert db.read(logins.tries, "bm_1", "a1", "p1", NOW).rotating
+    db.write(sealed.move, MoveSealed("bm_1", accept=True, slot="rotating"))
+    assert [row.slot for row in db.read(sealed.get, "bmc", "bm_1")] == ["current"]
+    assert not db.read(logins.tries, "bm_1", "a1", "p1", NOW).rotating
+    db.write(logins.note, "bm_1", "op_1", "rotated", later(1), "engine")
+    assert db.read(logins.rotated_since, "bm_1", NOW)
+    assert not db.read(logins.rotated_since, "bm_1", later(2))
+
+
+def test_old_logins_are_forgotten(db: Db) -> None:
+    db.write(logins.note, "bm_1", "a1", "rejected", NOW, "engine")
+    db.write(logins.note, "bm_1", "a1", "rejected", later(60), "engine")
+    db.write(logins.note, "bm_1", "a1", "rejected", later(61), "engine")
     assert db.write(logins.prune, later(61)) == 2
 
 

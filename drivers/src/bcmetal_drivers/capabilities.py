@@ -454,7 +454,8 @@ class Accounts(Protocol):
     def set_password(self, username: str, password: SecretStr, slot: str | None = None) -> None:
         """Change one account's password at the BMC. The open session may end by it.
 
-        `slot` chooses the account by its id; Refused when that one has another name by now.
+        `slot` chooses the account by its id; Refused when that one has another name by now. The own account's new password is proven by
+        a login: NotAsAsked when the BMC acknowledged it and refuses that login, MaybeSent when the answer was lost and the login fails.
         """
         ...
 

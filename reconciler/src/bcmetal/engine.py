@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from bcmetal.credentials import credentials_accepted, left_by_a_rotation, note_refusal
 from bcmetal.decisions import (
     SECOND,
     Again,
@@ -40,7 +41,7 @@ from bcmetal.store.values import Claim, Emit, Fact, MoveSealed, OperationRow, Se
 from bcmetal.workflows import Workflow, workflow_of
 from bcmetal.workflows.asked import asked_of
 from bcmetal.workflows.machine import Doors, HeldBack, Machine, Step, longer_s
-from bcmetal_drivers.errors import DriverError, RejectedCredentials, Transient, UntrustedCertificate
+from bcmetal_drivers.errors import DriverError, Transient
 
 log = logging.getLogger(__name__)
 
@@ -276,7 +277,7 @@ class Engine:
             outcome, held_back = await self._perform(machine, _step_named(workflow, run))
             held = held or held_back
         now = self.doors.clock.now()
-        facts = [*machine.facts, *reach_facts(work, machine.line, now)] if machine is not None else []
+        facts = self._facts(work, machine, now) if machine is not None else []
         run = replace(run, touched=run.touched or (machine is not None and machine.touched), held=held)
         if machine is not None:
             grown_s = longer_s(machine.memo) - longer_s(operation.memo)
@@ -291,6 +292,9 @@ class Engine:
             step_run = StepRun(run.step, run.attempt + 1, "failed", str(conflict), started, now)
             await self._save(lease, work, operation, run, settled, step_run, [], now)
 
+    def _facts(self, work: Work, machine: Machine, now: Micros) -> list[Fact]:
+        return [*credentials_accepted(machine.line), *machine.facts, *reach_facts(work, machine.line, now)]
+
     async def _save(
         self,
         lease: HeldLease,
@@ -303,6 +307,8 @@ class Engine:
         now: Micros,
     ) -> None:
         facts = [*facts, *self._events(work, run, settled, step_run)]
+        if isinstance(settled, Ended) or settled.cleaning:
+            facts = [*left_by_a_rotation(work, facts), *facts]
         facts = await signed(self.doors.store, self.doors.vault, facts, work.node, operation, now)
         lease.claim = await self.doors.store.write(
             claims.save, lease.claim, operation.operation_id, settled, step_run, facts, now, False
@@ -344,13 +350,13 @@ class Engine:
         else:
             outcome, held = await self._perform(machine, side_of(SideVerb(operation.verb)))
             now = self.doors.clock.now()
-            facts = [*machine.facts, *reach_facts(work, machine.line, now)]
+            facts = self._facts(work, machine, now)
             used_s = float(operation.memo.get("used_s", 0.0))
             if not held and work.frozen is None:
                 used_s += min((now - operation.counted_at) / SECOND, UNASKED_S)
             if isinstance(outcome, Again | Trouble):
                 machine.remember(used_s=round(used_s, 3))
-                facts = [*machine.facts, *reach_facts(work, machine.line, now)]
+                facts = self._facts(work, machine, now)
             if isinstance(outcome, Again | Trouble) and used_s > SIDE_BUDGET_S:
                 outcome = Failed("deadline", f"the {SIDE_BUDGET_S // 60} minutes are used up; it waited: {outcome.why}")
         error = wake_at = None
@@ -370,6 +376,8 @@ class Engine:
         bmc = work.node.bmc
         if status == "failed" and operation.verb == SideVerb.SET_BMC_CREDENTIALS and bmc is not None:
             facts.append(MoveSealed(bmc.bmc_id, accept=False))  # what was never proven is not kept as pending
+        if status == "failed" and operation.verb == SideVerb.ROTATE_BMC_CREDENTIALS:
+            facts = [*left_by_a_rotation(work, facts), *facts]
         try:
             lease.claim = await self.doors.store.write(
                 claims.save_side,
@@ -399,23 +407,16 @@ class Engine:
         except (Stale, Unavailable):
             raise
         except Transient as error:
+            note_refusal(machine, error)
             return Trouble(error.code, str(error), error.retry_after_s), False
         except DriverError as error:
-            _note_refusal(machine, error)
+            note_refusal(machine, error)
             return Failed(error.code, str(error)), False
         except VaultError as error:
             return Failed("vault", str(error)), False
         except Exception:  # a bug in one step is a failure of one machine, never of the engine
             log.exception("node %s: step %s", machine.node.name, getattr(step, "__name__", step))
             return Failed("internal", f"a fault of bcmetal itself in step {getattr(step, '__name__', step)}"), False
-
-
-def _note_refusal(machine: Machine, error: DriverError) -> None:
-    if isinstance(error, RejectedCredentials):
-        machine.condition("credentials", "error", error.code, str(error))
-        machine.tell("security.bmc-credentials.rejected")
-    elif isinstance(error, UntrustedCertificate):
-        machine.condition("certificate", "error", error.code, str(error))
 
 
 def _step_named(workflow: Workflow, run: Run) -> Step:
@@ -475,6 +476,8 @@ def reach_facts(work: Work, line: object, now: Micros) -> list[Fact]:
         columns["breaker_until_at"] = now + wait_s * SECOND
         message = LAST_ERRORS["bmc-unreachable"].meaning
         found.append(SetCondition("reachable", "error", "error", "bmc-unreachable", message))
+        unknown = "the BMC cannot be reached: whether it still takes the password is not known"
+        found.append(SetCondition("credentials", "warning", "warning", "unreachable", unknown, weak=True))
     return [SetBmc(columns), *found]
 
 

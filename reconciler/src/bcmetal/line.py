@@ -1,14 +1,14 @@
 """The lines to the BMCs: one call at a time for each, in threads, with logins counted and drivers kept open between steps.
 
-A rejected password is tried at most twice in ten minutes; a new password may be tried at once. A driver that was not used for a while
-is closed, so that its session at the BMC ends.
+Logins that fail are few (`login_budget`). While a BMC's password is being changed, nobody logs in with the old one. A driver that was
+not used for a while is closed, so that its session at the BMC ends.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,18 +16,23 @@ from typing import Final, ParamSpec, TypeVar
 
 from pydantic import SecretStr
 
-from bcmetal.decisions import SECOND, Micros, PoolMode
-from bcmetal.errors import VaultError
+from bcmetal.attempts import Attempts, Login
+from bcmetal.decisions import PoolMode
+from bcmetal.login_budget import BeingChanged
+from bcmetal.opened import Secrets
 from bcmetal.settings import Pool, Settings
-from bcmetal.store import logins
-from bcmetal.store.values import PutSealed, Sealed, Store, Work
+from bcmetal.store.logins import Tries
+from bcmetal.store.values import PutSealed, Store, Work
 from bcmetal.vault import Vault, bmc_binding
 from bcmetal.workflows.machine import Clock, Start, TooLate
 from bcmetal_drivers import registry
-from bcmetal_drivers.capabilities import Bmc, BmcAddress, Credential, Limits, Trust, TrustKind
+from bcmetal_drivers.capabilities import Accounts, Bmc, BmcAddress, Credential, Limits, Trust, TrustKind, need
 from bcmetal_drivers.errors import (
     BadAddress,
     DriverError,
+    LockedOut,
+    MaybeSent,
+    NotAsAsked,
     Permanent,
     RejectedCredentials,
     TimedOut,
@@ -39,16 +44,8 @@ log = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 
-LOGIN_WINDOW_S: Final = 600
-LOGINS_IN_WINDOW: Final = 2
 IDLE_S: Final = 60.0
 CALL_MARGIN_S: Final = 5.0
-
-
-class LoginBudget(Permanent):
-    """The password was rejected twice in ten minutes, and is not tried again so soon."""
-
-    code = "login-budget"
 
 
 class NotForThisBmc(Permanent):
@@ -57,42 +54,14 @@ class NotForThisBmc(Permanent):
     code = "credential-not-for-here"
 
 
-class Secrets(Mapping[str, SecretStr]):
-    """Sealed rows, opened when they are asked for: `password` of an operation, `current.password`, `candidate.password` of a BMC."""
-
-    def __init__(self, vault: Vault, sealed: Sequence[Sealed], operation_id: str, binding: str) -> None:
-        self._vault = vault
-        self._binding = binding
-        self._rows: dict[str, Sealed] = {}
-        for row in sealed:
-            if row.owner_kind == "bmc":
-                self._rows[f"{row.slot}.{row.field}"] = row
-            elif row.owner_kind == "operation" and row.owner_id == operation_id:
-                self._rows[row.field] = row
-
-    def __getitem__(self, name: str) -> SecretStr:
-        row = self._rows.get(name)
-        if row is None:
-            raise VaultError(f"no secret {name} is stored")
-        return self._vault.open(row, row.owner_kind, self._binding if row.owner_kind == "bmc" else "")
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._rows)
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def rows(self) -> Mapping[str, Sealed]:
-        return self._rows
-
-
 @dataclass(slots=True)
 class _Open:
     key: tuple[object, ...]
     driver: Bmc
-    digest: str
+    login: Login
     used_at_s: float
     proven: bool = False
+    closed: bool = False
     callers: int = 0  # calls under way, or waiting for the BMC's lock: it is not idle
 
 
@@ -137,7 +106,17 @@ class Lines:
         """Close and drop a driver; the next call opens a new one."""
         entry = self._open.pop((bmc_id, system_path), None)
         if entry is not None:
+            entry.closed = True
             await self.in_thread(entry.driver.close)
+
+    async def forget_all(self, bmc_id: str) -> None:
+        """Every driver of this BMC, whichever of its systems it is for."""
+        for key in [key for key in self._open if key[0] == bmc_id]:
+            await self.forget(*key)
+
+    def others(self, bmc_id: str, but: _Open) -> list[tuple[tuple[str, str | None], _Open]]:
+        """The open drivers of this BMC, one left out."""
+        return [(key, entry) for key, entry in self._open.items() if key[0] == bmc_id and entry is not but]
 
     async def close_idle(self, older_s: float = IDLE_S) -> int:
         """End the sessions of BMCs that were not called for a while; how many were closed."""
@@ -161,16 +140,18 @@ class Lines:
 
 
 class BoundLine:
-    """The line to one node's BMC, during one step. `reached`: whether the last call got an answer; None before any call."""
+    """The line to one node's BMC, during one step. `reached`: whether the last call got an answer; None before any call. `accepted`: it got in."""
 
     def __init__(self, lines: Lines, work: Work, pool: Pool, operation_id: str) -> None:
         self._lines = lines
         self._node = work.node
         self._pool = pool
         self.reached: bool | None = None
+        self.accepted = False
         bmc = work.node.bmc
         binding = bmc_binding(bmc.host, bmc.trust_kind, bmc.trust_value) if bmc is not None else ""
         self.secrets = Secrets(lines.vault, work.sealed, operation_id, binding)
+        self._attempts = Attempts(lines.store, lines.clock, lines.vault, bmc, self.secrets.rows())
 
     @property
     def deadline_s(self) -> float:
@@ -204,6 +185,18 @@ class BoundLine:
             if row.owner_kind == "bmc"
         ]
 
+    def sealed_as(self, slot: str, credential: Credential) -> Sequence[PutSealed]:
+        bmc = self._node.bmc
+        if bmc is None:
+            raise BadAddress("the node has no BMC")
+        binding = bmc_binding(bmc.host, bmc.trust_kind, bmc.trust_value)
+        vault = self._lines.vault
+        pair = (("username", SecretStr(credential.username)), ("password", credential.password))
+        return [
+            PutSealed(vault.seal("bmc", "bmc", bmc.bmc_id, name, secret, bind=binding, slot=slot))
+            for name, secret in pair
+        ]
+
     @property
     def bmc(self) -> Bmc:
         return self._entry().driver
@@ -213,17 +206,16 @@ class BoundLine:
         if bmc is None or not bmc.scheme:
             raise BadAddress("the BMC was never reached: inspect the node first")
         credential = self.credential
-        secret = credential.password.get_secret_value()
-        digest = self._lines.vault.digest("login", f"{credential.username}\0{secret}")
+        login = self._attempts.login(bmc.bmc_id, credential)
         write_allowed = self._pool.mode is not PoolMode.OBSERVE
-        key = (bmc.scheme, bmc.host, bmc.port, path, bmc.trust_kind, bmc.trust_value, digest, write_allowed)
+        key = (bmc.scheme, bmc.host, bmc.port, path, bmc.trust_kind, bmc.trust_value, login, write_allowed)
         entry = self._lines.opened(bmc.bmc_id, path, key)
         if entry is None:
             address = BmcAddress(bmc.scheme, bmc.host, bmc.port, path)
             trust = Trust(TrustKind(bmc.trust_kind), bmc.trust_value)
             limits = self._limits(write_allowed)
             driver = self._lines.open_bmc(address, credential, trust, limits)
-            entry = _Open(key, driver, digest, self._lines.clock.monotonic_s())
+            entry = _Open(key, driver, login, self._lines.clock.monotonic_s())
             self._lines.keep(bmc.bmc_id, path, entry)
         return entry
 
@@ -239,6 +231,29 @@ class BoundLine:
     async def write(self, start: Start, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._in_turn(partial(fn, *args, **kwargs), start)
 
+    async def change_password(self, start: Start, new: Credential, slot: str | None) -> None:
+        entry, bmc = self._entry(), self._node.bmc
+        if bmc is None:
+            raise BadAddress("the node has no BMC")
+        accounts = need(entry.driver, Accounts)
+        entry.callers += 1
+        try:
+            async with self._lines.lock(bmc.bmc_id):
+                for key, other in self._lines.others(bmc.bmc_id, entry):
+                    if not other.closed:
+                        await self._lines.forget(*key)
+                call = partial(accounts.set_password, new.username, new.password, slot)
+                try:
+                    await self._alone(bmc.bmc_id, self._node.system_path, entry, call, start, rotates=True)
+                except (NotAsAsked, MaybeSent) as error:
+                    if isinstance(error.__cause__, RejectedCredentials) or isinstance(error, NotAsAsked):
+                        await self._attempts.count(self._attempts.login(bmc.bmc_id, new))
+                    raise
+                finally:
+                    await self._lines.forget_all(bmc.bmc_id)
+        finally:
+            entry.callers -= 1
+
     async def _in_turn(self, call: Callable[[], T], start: Start | None) -> T:
         entry = self._entry()
         bmc, path = self._node.bmc, self._node.system_path
@@ -246,46 +261,59 @@ class BoundLine:
             raise BadAddress("the node has no BMC")
         entry.callers += 1
         try:
-            return await self._alone(bmc.bmc_id, path, entry, call, start)
+            async with self._lines.lock(bmc.bmc_id):
+                return await self._alone(bmc.bmc_id, path, entry, call, start)
         finally:
             entry.callers -= 1
 
     async def _alone(
-        self, bmc_id: str, path: str | None, entry: _Open, call: Callable[[], T], start: Start | None
+        self,
+        bmc_id: str,
+        path: str | None,
+        entry: _Open,
+        call: Callable[[], T],
+        start: Start | None,
+        *,
+        rotates: bool = False,
     ) -> T:
-        async with self._lines.lock(bmc_id):
-            if not entry.proven:
-                await self._within_budget(bmc_id, entry.digest)
-            if start is not None:
-                await start.ready()
-            try:
-                result = await self._lines.in_thread(call if start is None else partial(_in_time, start, call))
-            except DriverError as error:
-                self.reached = not isinstance(error, Unreachable | TimedOut)
-                if isinstance(error, RejectedCredentials):
-                    await self._rejected(bmc_id, entry.digest)
-                    await self._lines.forget(bmc_id, path)
-                raise
-            entry.used_at_s = self._lines.clock.monotonic_s()
-            entry.proven = True
-            self.reached = True
-            return result
+        """Under the BMC's lock."""
+        if entry.closed:
+            raise BeingChanged("the session at the BMC was ended while this call waited; it is tried again")
+        tries = Tries() if entry.proven else await self._attempts.allowed(entry.login, rotates=rotates)
+        if start is not None:
+            await start.ready()
+        try:
+            result = await self._lines.in_thread(call if start is None else partial(_in_time, start, call))
+        except DriverError as error:
+            self.reached = not isinstance(error, Unreachable | TimedOut)
+            if isinstance(error, RejectedCredentials):
+                await self._lines.forget(bmc_id, path)
+                await self._attempts.refused(entry.login, error)
+            elif isinstance(error, LockedOut):
+                await self._lines.forget(bmc_id, path)
+                await self._attempts.locked(entry.login, error)
+            raise
+        entry.used_at_s = self._lines.clock.monotonic_s()
+        if tries.password_rejected and not entry.proven:
+            await self._attempts.accepted(entry.login)
+        entry.proven = True
+        self.reached = self.accepted = True
+        return result
 
-    async def _within_budget(self, bmc_id: str, digest: str) -> None:
-        since = Micros(self._lines.clock.now() - LOGIN_WINDOW_S * SECOND)
-        rejected = await self._lines.store.read(logins.rejected_since, bmc_id, digest, since)
-        if rejected >= LOGINS_IN_WINDOW:
-            raise LoginBudget
-
-    async def _rejected(self, bmc_id: str, digest: str) -> None:
-        await self._lines.store.write(logins.note, bmc_id, digest, "rejected", self._lines.clock.now(), "engine")
-
-    async def trial(self, address: BmcAddress, credential: Credential, trust: Trust, fn: Callable[[Bmc], T]) -> T:
+    async def trial(
+        self,
+        address: BmcAddress,
+        credential: Credential,
+        trust: Trust,
+        fn: Callable[[Bmc], T],
+        *,
+        person: bool = False,
+        rotates: bool = False,
+    ) -> T:
         bmc = self._node.bmc
         if bmc is None:
             raise BadAddress("the node has no BMC")
-        secret = credential.password.get_secret_value()
-        digest = self._lines.vault.digest("login", f"{credential.username}\0{secret}")
+        login = self._attempts.login(bmc.bmc_id, credential)
 
         def once() -> T:
             driver = self._lines.open_bmc(address, credential, trust, self._limits(False))
@@ -295,12 +323,18 @@ class BoundLine:
                 driver.close()
 
         async with self._lines.lock(bmc.bmc_id):
-            await self._within_budget(bmc.bmc_id, digest)
+            tries = await self._attempts.allowed(login, person=person, rotates=rotates)
             try:
-                return await self._lines.in_thread(once)
+                result = await self._lines.in_thread(once)
             except RejectedCredentials:
-                await self._rejected(bmc.bmc_id, digest)
+                await self._attempts.count(login)
                 raise
+            except LockedOut as error:
+                await self._attempts.locked(login, error)
+                raise
+            if tries.rejected_at:
+                await self._attempts.accepted(login)
+            return result
 
     async def probe(self, host: str, port: int | None, trust: Trust) -> BmcAddress:
         try:

@@ -182,9 +182,7 @@ BMC_WRITES: Final[frozenset[Verb | SideVerb]] = frozenset(
 )
 
 # Named in the table, and answered with `not-in-this-build` until what they need is there.
-NOT_IN_THIS_BUILD: Final[frozenset[Verb | SideVerb]] = frozenset(
-    {V.SERVICE, X.ROTATE_BMC_CREDENTIALS, X.CONSOLE, X.RESET_BMC, X.IDENTIFY}
-)
+NOT_IN_THIS_BUILD: Final[frozenset[Verb | SideVerb]] = frozenset({V.SERVICE, X.CONSOLE, X.RESET_BMC, X.IDENTIFY})
 
 DEEP_INSPECT_BUDGET_S: Final = 45 * MINUTE_S
 BACKS_ALLOWED: Final = 3

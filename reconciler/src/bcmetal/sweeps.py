@@ -9,6 +9,7 @@ import asyncio
 import logging
 from typing import Final
 
+from bcmetal.credentials import credentials_condition
 from bcmetal.decisions import SECOND, Micros, Move, Params, decide
 from bcmetal.engine import reach_facts
 from bcmetal.errors import Lost, VaultError
@@ -23,6 +24,7 @@ from bcmetal.store import (
     claims,
     idempotency,
     leases,
+    logins,
     media,
     nodes,
     operations,
@@ -36,7 +38,7 @@ from bcmetal.workflows import workflow_of
 from bcmetal.workflows.asked import asked_of
 from bcmetal.workflows.machine import Doors
 from bcmetal_drivers.capabilities import PowerState, Reading, Readings, need
-from bcmetal_drivers.errors import DriverError, RejectedCredentials, TimedOut, Unreachable
+from bcmetal_drivers.errors import DriverError, TimedOut, Unreachable
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +51,7 @@ EVENTS_KEPT_DAYS: Final = 14
 CERTIFICATES_KEPT_DAYS: Final = 400  # after their end; past the grace a person may still let one renew
 TOKENS_KEPT_DAYS: Final = 14  # what they were is told to whoever still calls with one
 LOGS_KEPT_DAYS: Final = 90
+LOGINS_KEPT_DAYS: Final = 1
 REQUESTS_AT_ONCE: Final = 100
 BY_ITSELF: Final = "daemon"  # in the audit: nobody asked
 
@@ -80,15 +83,18 @@ async def _look(doors: Doors, lines: Lines, node_id: str) -> bool:
     facts: list[Fact] = []
     try:
         reading = await line.call(need(line.bmc, Readings).reading)
-    except RejectedCredentials as error:
-        facts.append(SetCondition("credentials", "error", "error", error.code, str(error)))
     except (Unreachable, TimedOut) as error:
         log.debug("node %s: %s", work.node.name, error)
-    except (DriverError, VaultError) as error:
+    except DriverError as error:
+        log.info("node %s: the sweep got no reading: %s", work.node.name, error)
+        said = credentials_condition(error)
+        facts.extend([said] if said is not None else [])
+    except VaultError as error:
         log.info("node %s: the sweep got no reading: %s", work.node.name, error)
     now = doors.clock.now()
     facts.extend(reach_facts(work, line, now))
     if reading is not None:
+        facts.append(SetCondition("credentials", "ok", "info", "", ""))
         facts.extend(_reading_facts(doors, work, reading, now))
     await doors.store.write(sweeping.swept, node_id, facts, now, began)
     return reading is not None
@@ -184,6 +190,7 @@ async def retain(doors: Doors, owner: str) -> None:
     await doors.store.write(outbox.prune, retention_before(now, EVENTS_KEPT_DAYS))
     await doors.store.write(certificates.prune, retention_before(now, CERTIFICATES_KEPT_DAYS))
     await doors.store.write(boot_tokens.prune, retention_before(now, TOKENS_KEPT_DAYS))
+    await doors.store.write(logins.prune, retention_before(now, LOGINS_KEPT_DAYS))
     await doors.store.write(agent_tasks.prune, retention_before(now, LOGS_KEPT_DAYS))
     kept = {*await doors.store.read(media.files, now), *await doors.store.read(agent_tasks.files)}
     await asyncio.to_thread(doors.shelf.prune, kept)

@@ -276,9 +276,9 @@ async def service(call: Call[models.NotYet]) -> Json:
     return await run_verb(call, Verb.SERVICE)
 
 
-@method("metal", models.NotYet, NodeView, A.CREDENTIALS)
-async def rotate_bmc_credentials(call: Call[models.NotYet]) -> Json:
-    """Not in this build."""
+@method("metal", models.NodeMutation, NodeView, A.CREDENTIALS)
+async def rotate_bmc_credentials(call: Call[models.NodeMutation]) -> Json:
+    """Give the BMC a new random password. The old one is kept until the new one was proven by a login."""
     return await run_verb(call, SideVerb.ROTATE_BMC_CREDENTIALS)
 
 

@@ -21,6 +21,7 @@ _COMMANDS = {
     "show": Entry("bcmetal.cli.look:show", "Show all that is known of a node."),
     "update": Entry("bcmetal.cli.node_changes:update", "Change name, labels, location, address or trust."),
     "credentials": Entry("bcmetal.cli.node_changes:credentials", "Give bcmetal the BMC's new user name and password."),
+    "rotate-credentials": Entry("bcmetal.cli.node_changes:rotate_credentials", "Give BMCs new random passwords."),
     "maintenance": Entry("bcmetal.cli.node_changes:maintenance", "Hold new steps on a node, or let them go on."),
     "protect": Entry("bcmetal.cli.node_changes:protect", "Refuse power and erasing verbs to everybody."),
     "power": Entry("bcmetal.cli.verbs:power", "Switch power: on, off, soft-off, cycle, nmi."),

@@ -136,6 +136,21 @@ def credentials(
     )
 
 
+@click.command(
+    "rotate-credentials",
+    epilog="""\b
+Examples:
+  bcmetal node rotate-credentials r3u17 --wait
+  bcmetal node rotate-credentials 'r3u[01-40]' --wait --timeout 30m --json
+""",
+)
+@verb_options
+@with_session
+def rotate_credentials(session: Session, /, nodes: tuple[str, ...], **common: Any) -> None:
+    """Give each BMC a new random password of its own. The old one is kept until the new one was proven by a login."""
+    ask_each(session, "rotate-credentials", "rotateBmcCredentials", nodes, how_of(common), lambda _: {})
+
+
 class Until(click.ParamType[str]):
     """`2h` from now, or an RFC 3339 time."""
 

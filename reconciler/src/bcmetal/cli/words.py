@@ -8,6 +8,7 @@ from typing import Any, Final
 COMMANDS: Final = {
     "setPower": "power",
     "setBmcCredentials": "node credentials",
+    "rotateBmcCredentials": "node rotate-credentials",
     "update": "node update",
     "setMaintenance": "node maintenance",
     "setProtected": "node protect",

@@ -17,7 +17,7 @@ async def run(m: Machine) -> Outcome:
     username = m.secret("candidate.username").get_secret_value()
     candidate = Credential(username, m.secret("candidate.password"))
     try:
-        await m.line.trial(m.address, candidate, m.trust, lambda there: need(there, Identifies).identity())
+        await m.line.trial(m.address, candidate, m.trust, lambda there: need(there, Identifies).identity(), person=True)
     except RejectedCredentials as error:
         m.note(MoveSealed(bmc.bmc_id, accept=False))
         m.tell("security.bmc-credentials.rejected", pending=True)

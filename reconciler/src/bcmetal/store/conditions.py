@@ -33,6 +33,7 @@ _PUT: Final = _put.on_conflict_do_update(
     set_={name: _put.excluded[name] for name in ("status", "severity", "reason", "message", "since_at")},
     where=~_same,
 )
+_PUT_WEAK: Final = _put.on_conflict_do_nothing(index_elements=[conditions.c.node_id, conditions.c.type])
 _CLEAR: Final = delete(conditions).where(
     conditions.c.node_id == bindparam("a_node_id"), conditions.c.type == bindparam("a_type")
 )
@@ -67,7 +68,7 @@ def set(c: Connection, node_id: str, fact: SetCondition, now: Micros) -> bool:
         "message": fact.message,
         "since_at": now,
     }
-    return bool(c.execute(_PUT, row).rowcount)
+    return bool(c.execute(_PUT_WEAK if fact.weak else _PUT, row).rowcount)
 
 
 def list(c: Connection, node_id: str) -> tuple[ConditionRow, ...]:

@@ -23,6 +23,12 @@ _LAST: Final = select(func.coalesce(func.max(intents.c.n), 0)).where(
     intents.c.operation_id == bindparam("operation_id")
 )
 _ADD: Final = insert(intents)
+_OUTCOME: Final = (
+    select(func.coalesce(intents.c.outcome, ""))
+    .where(intents.c.operation_id == bindparam("operation_id"), intents.c.name == bindparam("name"))
+    .order_by(intents.c.n.desc())
+    .limit(1)
+)
 _END: Final = (
     update(intents)
     .where(
@@ -43,6 +49,12 @@ def begin(c: Connection, operation_id: str, name: str, args_digest: str, now: Mi
     row = {"operation_id": operation_id, "n": number, "name": name, "args_digest": args_digest, "begun_at": now}
     c.execute(_ADD, row)
     return Intent(operation_id, number, name, open=False)
+
+
+def outcome(c: Connection, operation_id: str, name: str) -> str | None:
+    """How the last act of that name ended: "" is not known. None: there was none."""
+    found: str | None = c.execute(_OUTCOME, {"operation_id": operation_id, "name": name}).scalar_one_or_none()
+    return found
 
 
 def end(c: Connection, operation_id: str, number: int, outcome: str, now: Micros) -> None:

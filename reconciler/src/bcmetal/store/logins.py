@@ -1,32 +1,89 @@
-"""Logins at BMCs, for the budget: a rejected password is tried at most twice in ten minutes, by anybody."""
+"""Logins at BMCs, for the budget: how often an account was refused, by whatever password and whoever tried.
+
+Digests are the vault's: one of the account's name, one of name and password together. A refusal is noted under both.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, select
+from sqlalchemy import Connection, bindparam, delete, exists, insert, select
 
 from bcmetal.decisions import Micros
-from bcmetal.store.tables import bmc_logins
+from bcmetal.store.tables import bmc_logins, sealed
+
+REJECTED: Final = "rejected"
+ACCEPTED: Final = "accepted"
+LOCKED: Final = "locked"  # its `at` is when the lock-out is thought to be over
+ROTATED: Final = "rotated"
+ROTATING: Final = "rotating"  # the sealed slot of a password that may be in force already
+LEFT: Final = "left"  # the slot of one that was not found in force: perhaps it is, one day
 
 _ADD: Final = insert(bmc_logins)
-_REJECTED: Final = select(func.count()).where(
-    bmc_logins.c.bmc_id == bindparam("bmc_id"),
-    bmc_logins.c.account_digest == bindparam("account_digest"),
-    bmc_logins.c.at >= bindparam("since"),
-    bmc_logins.c.outcome == "rejected",
+_SINCE: Final = (
+    select(bmc_logins.c.account_digest, bmc_logins.c.outcome, bmc_logins.c.at)
+    .where(
+        bmc_logins.c.bmc_id == bindparam("bmc_id"),
+        bmc_logins.c.account_digest.in_(bindparam("digests", expanding=True)),
+        bmc_logins.c.at >= bindparam("since"),
+    )
+    .order_by(bmc_logins.c.at)
+)
+_ROTATING: Final = select(
+    exists().where(sealed.c.owner_kind == "bmc", sealed.c.owner_id == bindparam("bmc_id"), sealed.c.slot == ROTATING)
+)
+_ROTATED: Final = select(
+    exists().where(
+        bmc_logins.c.bmc_id == bindparam("bmc_id"),
+        bmc_logins.c.outcome == ROTATED,
+        bmc_logins.c.at >= bindparam("since"),
+    )
 )
 _PRUNE: Final = delete(bmc_logins).where(bmc_logins.c.at < bindparam("before"))
 
 
+@dataclass(frozen=True, slots=True)
+class Tries:
+    """What happened to an account, and to one password of it, since some time."""
+
+    rejected_at: tuple[Micros, ...] = ()  # the account's, whatever the password, oldest first
+    password_rejected: int = 0
+    good: bool = False  # this password was accepted after it was last rejected
+    locked_until: Micros | None = None
+    locks: int = 0
+    rotating: bool = False  # the BMC's password is being changed
+
+
 def note(c: Connection, bmc_id: str, account_digest: str, outcome: str, now: Micros, by: str) -> None:
-    """`account_digest` is a digest of user name and password under the vault: a new password has a budget of its own."""
     c.execute(_ADD, {"bmc_id": bmc_id, "account_digest": account_digest, "at": now, "outcome": outcome, "by": by})
 
 
-def rejected_since(c: Connection, bmc_id: str, account_digest: str, since: Micros) -> int:
-    asked = {"bmc_id": bmc_id, "account_digest": account_digest, "since": since}
-    return int(c.execute(_REJECTED, asked).scalar_one())
+def note_rejected(c: Connection, bmc_id: str, account: str, password: str, now: Micros, by: str) -> None:
+    for digest in (account, password):
+        note(c, bmc_id, digest, REJECTED, now, by)
+
+
+def tries(c: Connection, bmc_id: str, account: str, password: str, since: Micros) -> Tries:
+    """`account` and `password` are digests. A lock-out counts while it lasts, and when it ended after `since`."""
+    found = list(c.execute(_SINCE, {"bmc_id": bmc_id, "digests": [account, password], "since": since}))
+    rejected = tuple(Micros(one.at) for one in found if (one.account_digest, one.outcome) == (account, REJECTED))
+    of_password = [one.outcome for one in found if one.account_digest == password]
+    locks = [Micros(one.at) for one in found if (one.account_digest, one.outcome) == (account, LOCKED)]
+    rotating = bool(c.execute(_ROTATING, {"bmc_id": bmc_id}).scalar_one())
+    return Tries(
+        rejected,
+        of_password.count(REJECTED),
+        of_password[-1:] == [ACCEPTED],
+        max(locks, default=None),
+        len(locks),
+        rotating,
+    )
+
+
+def rotated_since(c: Connection, bmc_id: str, since: Micros) -> bool:
+    """Whether the BMC got a new password of ours."""
+    return bool(c.execute(_ROTATED, {"bmc_id": bmc_id, "since": since}).scalar_one())
 
 
 def prune(c: Connection, before: Micros) -> int:

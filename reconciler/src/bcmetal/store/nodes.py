@@ -20,6 +20,7 @@ from bcmetal.store import (
     identifiers,
     inventories,
     jsontext,
+    logins,
     outbox,
     rows,
     sealed,
@@ -365,6 +366,8 @@ def _apply_sighting(c: Connection, node_id: str, owned: Owner, fact: SetSighting
 
 def _apply_move(c: Connection, node_id: str, owned: Owner, fact: MoveSealed, now: Micros) -> bool:
     sealed.move(c, fact)
+    if fact.accept and fact.slot == logins.ROTATING and fact.to == "current":
+        logins.note(c, fact.owner_id, node_id, logins.ROTATED, now, "engine")
     return True
 
 

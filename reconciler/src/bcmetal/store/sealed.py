@@ -31,16 +31,16 @@ _DROP: Final = delete(sealed).where(sealed.c.owner_id == bindparam("a_owner_id")
 _DROP_SLOT: Final = delete(sealed).where(
     sealed.c.owner_id == bindparam("a_owner_id"), sealed.c.slot == bindparam("a_slot")
 )
-_CURRENT: Final = (
+_MOVE: Final = (
     update(sealed)
-    .where(sealed.c.owner_id == bindparam("a_owner_id"), sealed.c.slot == "candidate")
-    .values(slot="current")
+    .where(sealed.c.owner_id == bindparam("a_owner_id"), sealed.c.slot == bindparam("a_slot"))
+    .values(slot=bindparam("a_to"))
 )
-_FIELDS: Final = select(sealed.c.field).where(sealed.c.owner_id == bindparam("o"), sealed.c.slot == "candidate")
+_FIELDS: Final = select(sealed.c.field).where(sealed.c.owner_id == bindparam("o"), sealed.c.slot == bindparam("s"))
 _DROP_FIELD: Final = delete(sealed).where(
     sealed.c.owner_id == bindparam("a_owner_id"),
     sealed.c.field == bindparam("a_field"),
-    sealed.c.slot == "current",
+    sealed.c.slot == bindparam("a_slot"),
 )
 _PURGE: Final = delete(sealed).where(
     sealed.c.owner_kind == "operation",
@@ -91,13 +91,13 @@ def drop(c: Connection, owner_id: str, slot: str | None = None) -> None:
 
 
 def move(c: Connection, fact: MoveSealed) -> None:
-    """Accept the candidates: each takes the place of its field's current one. Or drop them."""
+    """Accept those of one slot: each takes the place of its field's in the other slot. Or drop them."""
     if fact.accept:
-        for name in c.execute(_FIELDS, {"o": fact.owner_id}).scalars().all():
-            c.execute(_DROP_FIELD, {"a_owner_id": fact.owner_id, "a_field": name})
-        c.execute(_CURRENT, {"a_owner_id": fact.owner_id})
+        for name in c.execute(_FIELDS, {"o": fact.owner_id, "s": fact.slot}).scalars().all():
+            c.execute(_DROP_FIELD, {"a_owner_id": fact.owner_id, "a_field": name, "a_slot": fact.to})
+        c.execute(_MOVE, {"a_owner_id": fact.owner_id, "a_slot": fact.slot, "a_to": fact.to})
     else:
-        c.execute(_DROP_SLOT, {"a_owner_id": fact.owner_id, "a_slot": "candidate"})
+        c.execute(_DROP_SLOT, {"a_owner_id": fact.owner_id, "a_slot": fact.slot})
 
 
 def purge_ended(c: Connection, node_id: str) -> None:

@@ -10,7 +10,8 @@ from sqlalchemy import Connection, bindparam, or_, select, update
 from bcmetal.decisions import Micros
 from bcmetal.store import nodes as node_rows
 from bcmetal.store import sightings
-from bcmetal.store.tables import bmcs, conditions, nodes
+from bcmetal.store.logins import ROTATING
+from bcmetal.store.tables import bmcs, conditions, nodes, sealed
 from bcmetal.store.tables import sightings as sightings_table
 from bcmetal.store.time import db_now
 from bcmetal.store.values import Fact, SetSighting
@@ -18,6 +19,11 @@ from bcmetal.store.values import Fact, SetSighting
 _rejecting = (
     select(conditions.c.node_id)
     .where(conditions.c.node_id == nodes.c.node_id, conditions.c.type == "credentials", conditions.c.status == "error")
+    .exists()
+)
+_rotating = (
+    select(sealed.c.owner_id)
+    .where(sealed.c.owner_kind == "bmc", sealed.c.owner_id == bmcs.c.bmc_id, sealed.c.slot == ROTATING)
     .exists()
 )
 _DUE: Final = (
@@ -35,6 +41,7 @@ _DUE: Final = (
         or_(nodes.c.claim_owner.is_(None), nodes.c.claim_until < db_now()),
         or_(bmcs.c.breaker_until_at.is_(None), bmcs.c.breaker_until_at <= bindparam("now")),
         ~_rejecting,
+        ~_rotating,
     )
     .order_by(sightings_table.c.swept_at, nodes.c.node_id)
 )
@@ -52,7 +59,7 @@ _HOLD: Final = (
 
 def due(c: Connection, before: Micros, now: Micros) -> list[str]:
     """Nodes not seen since `before`, the longest unseen first. Left out: claimed, quiet and retired ones; BMCs that are away, that
-    were never reached, or that reject our password."""
+    were never reached, that reject our password, or whose password is being changed."""
     return list(c.execute(_DUE, {"before": before, "now": now}).scalars())
 
 

@@ -356,13 +356,14 @@ class AddErasureRecord:
 
 @dataclass(frozen=True, slots=True)
 class SetCondition:
-    """`status` ok, warning, error. ok clears it."""
+    """`status` ok, warning, error. ok clears it. `weak`: said only where nothing else of that type is."""
 
     type: str
     status: str
     severity: str
     reason: str
     message: str
+    weak: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,10 +377,12 @@ class SetSighting:
 
 @dataclass(frozen=True, slots=True)
 class MoveSealed:
-    """candidate → current (the old current is dropped), or drop the candidate."""
+    """Rows of `slot` take the place of those of `to` with the same field, or (`accept` False) are dropped."""
 
     owner_id: str
     accept: bool
+    slot: str = "candidate"
+    to: str = "current"
 
 
 @dataclass(frozen=True, slots=True)

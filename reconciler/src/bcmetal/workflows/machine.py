@@ -18,7 +18,7 @@ from bcmetal.boot.shelf import Shelf
 from bcmetal.decisions import SECOND, Again, Back, Done, Failed, Micros, PoolMode
 from bcmetal.errors import Stale
 from bcmetal.settings import Image, Network, Pool, Settings
-from bcmetal.store import claims, rack_slots
+from bcmetal.store import claims, intents, rack_slots
 from bcmetal.store.ids import new_id
 from bcmetal.store.values import (
     Claim,
@@ -37,11 +37,14 @@ from bcmetal.store.values import (
 from bcmetal.vault import Vault
 from bcmetal.workflows.asked import Asked, asked_of
 from bcmetal_drivers.capabilities import Bmc, BmcAddress, Credential, Trust, TrustKind
-from bcmetal_drivers.errors import BadAddress
+from bcmetal_drivers.errors import BadAddress, Busy, DriverError, LockedOut, Refused, RejectedCredentials, Unsupported
 
 P = ParamSpec("P")
 T = TypeVar("T")
 TOO_LATE_WHY = "it waited too long for its turn at the BMC to start within its lease; it is tried again"
+NOT_BEGUN = "not-begun"
+# What a BMC answers when it did not do what it was asked. Elsewhere an act may have had its effect.
+UNCHANGED = (Busy, LockedOut, Refused, RejectedCredentials, Unsupported)
 LONGER = "longer_s"  # in the memo: what → seconds
 Outcome = Done | Again | Back | Failed
 Step = Callable[["Machine"], Awaitable[Outcome]]
@@ -103,8 +106,24 @@ class Line(Protocol):
         """One call that changes something. Raises whatever `start` raises, and TooLate when it did not start."""
         ...
 
-    async def trial(self, address: BmcAddress, credential: Credential, trust: Trust, fn: Callable[[Bmc], T]) -> T:
-        """One call on a driver of its own, with other settings than the stored ones, closed afterwards."""
+    async def trial(
+        self,
+        address: BmcAddress,
+        credential: Credential,
+        trust: Trust,
+        fn: Callable[[Bmc], T],
+        *,
+        person: bool = False,
+        rotates: bool = False,
+    ) -> T:
+        """One call on a driver of its own, with other settings than the stored ones, closed afterwards.
+
+        `person`: somebody just gave these credentials. `rotates`: it is part of changing the BMC's password, in which all others wait.
+        """
+        ...
+
+    async def change_password(self, start: Start, new: Credential, slot: str | None) -> None:
+        """Set the password of the account in that slot; every session at the BMC is ended before and after it. Raises as `write`."""
         ...
 
     async def probe(self, host: str, port: int | None, trust: Trust) -> BmcAddress:
@@ -118,6 +137,10 @@ class Line(Protocol):
 
     def named(self, credential: str) -> Credential:
         """A credential of the configuration; only for networks that it lists. Raises VaultError, and a Permanent when there is none."""
+        ...
+
+    def sealed_as(self, slot: str, credential: Credential) -> Sequence[PutSealed]:
+        """A credential of this BMC, sealed for that slot."""
         ...
 
     def sealed_for(self, host: str, trust_kind: str, trust_value: str) -> Sequence[PutSealed]:
@@ -316,19 +339,37 @@ class Machine:
 
         A resume that finds the intent open gets `Unsure`, and looks by other signs.
         """
+        return await self._once(name, lambda once: self.line.write(once, fn, *args, **kwargs), ())
+
+    async def change_password_once(self, name: str, new: Credential, slot: str | None) -> Unsure | None:
+        """As `act_once`. An error that shows that nothing was changed closes the intent, so that it may be tried again."""
+        return await self._once(name, lambda once: self.line.change_password(once, new, slot), UNCHANGED)
+
+    async def _once(
+        self, name: str, write: Callable[[Start], Awaitable[T]], unchanged: tuple[type[DriverError], ...]
+    ) -> T | Unsure:
         once = _ActOnce(self, name)
         try:
-            result = await self.line.write(once, fn, *args, **kwargs)
+            result = await write(once)
         except _Begun as begun:
             await once.close(begun.intent, "unsure")
             return Unsure(name)
         except TooLate:
             if once.intent is not None:
-                await once.close(once.intent, "not-begun")
+                await once.close(once.intent, NOT_BEGUN)
             raise HeldBack(TOO_LATE_WHY) from None
+        except unchanged:
+            if once.intent is not None:
+                await once.close(once.intent, NOT_BEGUN)
+            raise
         if once.intent is not None:
             await once.close(once.intent, "done")
         return result
+
+    async def begun(self, name: str) -> bool:
+        """Whether an act of that name was begun by this operation, and may have had its effect."""
+        outcome = await self.doors.store.read(intents.outcome, self.operation.operation_id, name)
+        return outcome not in (None, NOT_BEGUN)
 
     async def power_slot_wait_s(self) -> float:
         """Seconds until this machine's rack may take one more power-on; 0.0: now, and the place is taken."""
