@@ -649,6 +649,11 @@ def need(bmc: object, capability: type[C]) -> C:
     return bmc
 
 
+def shows(slot: Slot, url: str) -> bool:
+    """Whether the slot shows this medium. Some makers show the name of the image only: paths are made so that names are never the same."""
+    return slot.inserted and slot.url in (url, url.rpartition("/")[2])
+
+
 def offers(bmc: object, capability: type) -> bool:
     """Whether the driver has the capability (its model may still not)."""
     return isinstance(bmc, capability)

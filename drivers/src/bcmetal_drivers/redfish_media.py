@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import sushy.exceptions
 
-from bcmetal_drivers.capabilities import Slot
+from bcmetal_drivers.capabilities import Slot, shows
 from bcmetal_drivers.errors import MaybeSent, NotAsAsked, Refused, Unsupported
 from bcmetal_drivers.redfish_tree import Doc, Tree, action_target, dig, link, links, text
 from bcmetal_drivers.refusals import all_words, refusal
@@ -35,12 +35,17 @@ class Drive:
 
     @property
     def slot(self) -> Slot:
-        return Slot(self.path, text(self.doc, "Image", limit=URL_LIMIT) if self.inserted else None, self.inserted)
+        return Slot(self.path, self.image if self.inserted else None, self.inserted)
+
+    @property
+    def image(self) -> str | None:
+        """Its URL; where the BMC does not show that, the name of the image."""
+        return text(self.doc, "Image", limit=URL_LIMIT) or text(self.doc, "ImageName", limit=URL_LIMIT)
 
     @property
     def inserted(self) -> bool:
         said = dig(self.doc, "Inserted")
-        return said if isinstance(said, bool) else text(self.doc, "Image") is not None
+        return said if isinstance(said, bool) else self.image is not None
 
 
 def _is_optical(doc: Doc) -> bool:
@@ -118,21 +123,12 @@ def insert(tree: Tree, url: str) -> Slot:
                 raise
             refused = error
             continue
-        shown = _settled(tree, known.path, lambda drive: _holds(drive, url))
-        if _holds(shown, url):
+        shown = _settled(tree, known.path, lambda drive: shows(drive.slot, url))
+        if shows(shown.slot, url):
             return shown.slot
         holds = "nothing" if not shown.inserted else "another medium"
         raise NotAsAsked(f"{tree.door.origin}{known.path}: acknowledged, and the slot shows {holds}")
     raise refused or Unsupported(f"{tree.address}: no slot takes a medium")
-
-
-def _holds(drive: Drive, url: str) -> bool:
-    """Some makers show the name of the image only."""
-    if not drive.inserted:
-        return False
-    image = text(drive.doc, "Image", limit=URL_LIMIT)
-    name = url.rpartition("/")[2]
-    return image in (url, name) or (image is None and text(drive.doc, "ImageName") == name)
 
 
 def _settled(tree: Tree, path: str, right: Any) -> Drive:
@@ -162,7 +158,7 @@ def _insert(tree: Tree, known: Drive, url: str) -> None:
             else:
                 tree.patch(known.path, body)
         except MaybeSent:
-            if _holds(Drive(known.path, tree.get(known.path)), url):
+            if shows(Drive(known.path, tree.get(known.path)).slot, url):
                 return
             raise
         except sushy.exceptions.ServerSideError:

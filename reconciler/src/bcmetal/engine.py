@@ -41,7 +41,7 @@ from bcmetal.store.values import Claim, Emit, Fact, MoveSealed, OperationRow, Se
 from bcmetal.workflows import Workflow, workflow_of
 from bcmetal.workflows.asked import asked_of
 from bcmetal.workflows.machine import Doors, HeldBack, Machine, Step, longer_s
-from bcmetal_drivers.errors import DriverError, Transient
+from bcmetal_drivers.errors import DriverError, NotAsAsked, Transient
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +50,12 @@ RENEW_S: Final = 20.0
 BREAKER_AFTER: Final = 3
 BREAKER_FIRST_S: Final = 15
 BREAKER_LAST_S: Final = 300
+SHOWN_LATE_S: Final = (
+    5.0,
+    10.0,
+    20.0,
+    30.0,
+)  # BMCs show what they took up to a minute later; the step looks before it asks again
 HELD_POLL_S: Final = 5.0
 IDLE_POLL_S: Final = 1.0
 AWAY_POLL_S: Final = 2.0
@@ -409,6 +415,11 @@ class Engine:
         except Transient as error:
             note_refusal(machine, error)
             return Trouble(error.code, str(error), error.retry_after_s), False
+        except NotAsAsked as error:
+            tried = machine.operation.step_attempt
+            if tried < len(SHOWN_LATE_S):
+                return Trouble(error.code, str(error), SHOWN_LATE_S[tried]), False
+            return Failed(error.code, str(error)), False
         except DriverError as error:
             note_refusal(machine, error)
             return Failed(error.code, str(error)), False

@@ -18,6 +18,7 @@ from bcmetal_drivers.capabilities import (
     PowerState,
     VirtualMedia,
     need,
+    shows,
 )
 
 PLAIN_HTTP_WHY = (
@@ -82,7 +83,7 @@ async def insert_the_medium(m: Machine) -> Outcome:
 async def inserted(m: Machine) -> bool:
     """Whether a slot shows the medium of this very operation."""
     slots = await m.look(need(m.bmc, VirtualMedia).inserted)
-    return any(slot.inserted and slot.url == m.memo["media_url"] for slot in slots)
+    return any(shows(slot, str(m.memo["media_url"])) for slot in slots)
 
 
 async def arm_the_cd(m: Machine) -> Outcome:

@@ -188,14 +188,15 @@ async def _never_called(m: Machine, waited: float) -> Outcome:
         served = await m.doors.store.read(media.served_count, str(m.memo["media_path"]))
     else:
         served = await m.doors.store.read(netboot.served_count, m.operation.operation_id)
+    code = "agent-silent"
     if served:
         why = "its ramdisk was fetched, so look at the machine's console and at its network"
     elif m.memo.get("media_path"):
-        return Failed("media-not-fetched", "the machine is on, and its BMC never fetched the ramdisk's medium")
+        code, why = "media-not-fetched", "its BMC shows the medium as inserted, and never fetched it"
     else:
         why = "it never asked for its ramdisk: `bcmetal pxe dnsmasq` says what the network must answer, and `bootMac` from where"
     if m.operation.backs >= 1:
-        return Failed("agent-silent", f"started {waited:.0f} s ago, and no agent called; {why}")
+        return Failed(code, f"started {waited:.0f} s ago, and no agent called; {why}")
     return boot_anew(m, f"started {waited:.0f} s ago, and no agent called; {why}")
 
 
