@@ -480,6 +480,25 @@ class Baseline(Protocol):
 
 
 @runtime_checkable
+class BaselineMends(Protocol):
+    """Put back single settings of what `baseline` shows. Each is read back; raises Unsupported where the BMC has no such setting."""
+
+    def set_directory(self, name: str, enabled: bool, addresses: tuple[str, ...]) -> None:
+        """A directory of users (LDAP, ActiveDirectory, …). Of one that is off, the addresses do not matter."""
+        ...
+
+    def remove_subscription(self, destination: str) -> None:
+        """All event subscriptions to this destination."""
+        ...
+
+    def set_service(self, name: str, on: bool) -> None:
+        """A network protocol of the BMC (HTTPS, SSH, IPMI, …)."""
+        ...
+
+    def set_boot_order(self, order: tuple[str, ...]) -> None: ...
+
+
+@runtime_checkable
 class BootAlways(Protocol):
     def boot_always(self, device: BootDevice, mode: BootMode | None = None) -> None:
         """A lasting override, read back: raises NotAsAsked when the BMC shows another, Unsupported where it knows none."""

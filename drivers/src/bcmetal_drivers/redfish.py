@@ -15,6 +15,7 @@ from bcmetal_drivers import (
     doors,
     redfish_account_control,
     redfish_accounts,
+    redfish_baseline,
     redfish_bios,
     redfish_boot,
     redfish_drives,
@@ -30,6 +31,7 @@ from bcmetal_drivers.capabilities import (
     AccountPolicy,
     Accounts,
     Baseline,
+    BaselineMends,
     Bios,
     BiosState,
     BiosValue,
@@ -235,7 +237,23 @@ class RedfishBmc:
 
     def baseline(self) -> Mapping[str, object]:
         with self._call() as tree:
-            return redfish_accounts.baseline(tree)
+            return redfish_baseline.baseline(tree)
+
+    def set_directory(self, name: str, enabled: bool, addresses: tuple[str, ...]) -> None:
+        with self._call() as tree:
+            redfish_baseline.set_directory(tree, name, enabled, addresses)
+
+    def remove_subscription(self, destination: str) -> None:
+        with self._call() as tree:
+            redfish_baseline.remove_subscription(tree, destination)
+
+    def set_service(self, name: str, on: bool) -> None:
+        with self._call() as tree:
+            redfish_baseline.set_service(tree, name, on)
+
+    def set_boot_order(self, order: tuple[str, ...]) -> None:
+        with self._call() as tree:
+            redfish_baseline.set_boot_order(tree, order)
 
     # ------------------------------------------------------------ drives
 
@@ -266,6 +284,7 @@ _conforms_accounts: type[Accounts] = RedfishBmc
 _conforms_account_control: type[AccountControl] = RedfishBmc
 _conforms_erase: type[DriveErase] = RedfishBmc
 _conforms_baseline: type[Baseline] = RedfishBmc
+_conforms_baseline_mends: type[BaselineMends] = RedfishBmc
 _conforms_bios: type[Bios] = RedfishBmc
 _conforms_always: type[BootAlways] = RedfishBmc
 _conforms_keys: type[SecureBootKeys] = RedfishBmc

@@ -9,6 +9,7 @@ from pydantic import SecretStr
 from bcmetal_drivers.emulated.accounts import Account
 from bcmetal_drivers.emulated.interior import ROOT, Call, Handler, Interior, collection, link, resource
 from bcmetal_drivers.emulated.messages import Answer, Refusal, Request, not_found, refusal
+from bcmetal_drivers.emulated.outlet_routes import change_directory, directories_shown
 
 SERVICE: Final = f"{ROOT}/AccountService"
 ACCOUNTS: Final = f"{SERVICE}/Accounts"
@@ -27,16 +28,20 @@ def show_service(inside: Interior, call: Call) -> Answer:
     rules = {name: int(getattr(inside.quirks, setting) or 0) for name, setting in POLICY.items()}
     return resource(
         SERVICE, "AccountService.v1_15_0", "Account Service",
-        ServiceEnabled=True, Accounts=link(ACCOUNTS), Roles=link(f"{SERVICE}/Roles"), **rules,
+        ServiceEnabled=True, Accounts=link(ACCOUNTS), Roles=link(f"{SERVICE}/Roles"),
+        **directories_shown(inside.outlets), **rules,
     )  # fmt: skip
 
 
 def change_service(inside: Interior, call: Call) -> Answer:
     """All of it or nothing."""
-    wanted = call.request.json()
+    given = call.request.json()
+    wanted = {name: value for name, value in given.items() if name not in inside.outlets.directories}
     for name, value in wanted.items():
         if name not in POLICY or not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 10**6:
             raise Refusal(400, "PropertyValueNotInList", f"{name} cannot be set to {value!r}.")
+    for name in given.keys() - wanted.keys():
+        change_directory(inside.outlets, name, given[name])
     for name, value in wanted.items():
         inside.quirks.set(POLICY[name], value or None if POLICY[name] in ("lock_after", "password_days") else value)
     return show_service(inside, call)

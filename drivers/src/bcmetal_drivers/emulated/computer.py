@@ -36,6 +36,7 @@ def show_root(inside: Interior, call: Call) -> Answer:
         "AccountService": link(f"{ROOT}/AccountService"),
         "Tasks": link(f"{ROOT}/TaskService"),
         "UpdateService": link(f"{ROOT}/UpdateService"),
+        "EventService": link(f"{ROOT}/EventService"),
     }
     for absent in ("Registries", "CertificateService", "@Redfish.Copyright"):
         answer.doc.pop(absent, None)
@@ -57,6 +58,7 @@ def show_manager(inside: Interior, call: Call) -> Answer:
         "FirmwareVersion": inside.firmware["BMC"],
         "Description": f"{inside.maker.vendor} BMC",
         "EthernetInterfaces": link(f"{path}/EthernetInterfaces"),
+        "NetworkProtocol": link(f"{path}/NetworkProtocol"),
         "Actions": {"#Manager.Reset": {"target": f"{path}/Actions/Manager.Reset"}},
     }
     answer.doc.pop("VirtualMedia", None)

@@ -29,6 +29,7 @@ from bcmetal_drivers.emulated.interior import ROOT, Call, Interior, accepted
 from bcmetal_drivers.emulated.levers import FrontLevers
 from bcmetal_drivers.emulated.machine import Machine
 from bcmetal_drivers.emulated.messages import Answer, Refusal, Request, not_found
+from bcmetal_drivers.emulated.outlets import Outlets
 from bcmetal_drivers.emulated.quirks import Quirks
 from bcmetal_drivers.emulated.replies import Overlay, Reply
 from bcmetal_drivers.emulated.serve import Listener, drop, hang_up, requests_on_this_line
@@ -135,17 +136,26 @@ class RedfishFront:
         """As somebody else would, behind the client's back."""
         self._levers.change_password(username, password)
 
+    @property
+    def outlets(self) -> Outlets:
+        return self._inside.outlets
+
     def set(self, name: str, value: object) -> None:
         self.quirks.set(name, value)
 
     def snapshot(self) -> dict[str, Any]:
-        kept = {"accounts": self.accounts.snapshot(), "quirks": self.quirks.snapshot()}
-        return {**kept, "firmware": dict(self._inside.firmware)}
+        return {
+            "accounts": self.accounts.snapshot(),
+            "quirks": self.quirks.snapshot(),
+            "firmware": dict(self._inside.firmware),
+            "outlets": self._inside.outlets.snapshot(),
+        }
 
     def restore(self, doc: Mapping[str, Any]) -> None:
         self.accounts.restore(doc["accounts"])
         self.quirks.restore(doc["quirks"])
         self._inside.firmware.update(doc.get("firmware", {}))
+        self._inside.outlets.restore(doc["outlets"])
 
     def _lock_for(self, failures: int) -> float | None:
         rule = self._rack.rules.standing(self._name, "lock_after")

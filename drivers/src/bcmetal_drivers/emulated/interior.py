@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pydantic import SecretStr
 
@@ -13,6 +13,7 @@ from bcmetal_drivers.emulated.faults import LiveRule
 from bcmetal_drivers.emulated.hardware import Maker
 from bcmetal_drivers.emulated.machine import Machine
 from bcmetal_drivers.emulated.messages import Answer, Request, not_found
+from bcmetal_drivers.emulated.outlets import Outlets
 from bcmetal_drivers.emulated.quirks import Quirks
 from bcmetal_drivers.emulated.sessions import Sessions
 from bcmetal_drivers.emulated.tasks import Task, Tasks
@@ -34,6 +35,7 @@ class Interior:
     firmware: dict[str, str]  # versions by component: BMC, BIOS, NIC.1
     clock: Callable[[], float]
     password_changed: Callable[[str, SecretStr], None]
+    outlets: Outlets = field(default_factory=Outlets)
 
     def machine(self, system_id: str) -> Machine:
         try:
