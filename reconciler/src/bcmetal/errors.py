@@ -208,7 +208,7 @@ LAST_ERRORS: Final = _kinds(
     ("erase-failed",              "an erase ended without success",                             False, "Replace the drive, or sign a waiver, then `bcmetal retry NODE`."),
     ("erase-not-verified",        "an erase is claimed and the drive does not show it",         False, "Treat the drive as holding data: retry, replace it, or sign a waiver."),
     ("erase-drive-missing",       "a drive that may hold data is not there",                    False, "Put it back, or sign a waiver for its serial, then `bcmetal retry NODE`."),
-    ("baseline-changed",          "the BMC is not as it was when the machine was commissioned", False, "The message names what changed; mend it at the BMC, then `bcmetal retry NODE`."),
+    ("baseline-changed",          "the BMC is not as it was when the machine was commissioned", False, "The message names what changed and could not be put back; mend it at the BMC, then `bcmetal retry NODE`."),
     ("hand-over",                 "the BMC could not be handed over as asked",                  False, "Retire with `--keep-credentials` or `--discard-credentials`."),
     ("not-in-this-build",         "this build does not have it",                                False, "See the change log for what this version offers."),
     ("observe-mode",              "the pool only observes: nothing may be written",             False, "Set the pool's mode to `manage` in the configuration."),

@@ -249,6 +249,7 @@ class CommissionProfile(_Erasing):
 
     boot_mode: Literal["uefi", "legacy"] | None = None
     secure_boot: bool | None = None
+    secure_boot_keys: Literal["factory"] | None = None
     expect: Expect = Expect()
     bom: Path | None = None
     tests: Tests = Tests()
@@ -287,6 +288,7 @@ class Pool(_Named):
     mode: PoolMode = PoolMode.MANAGE
     erase_on_arrival: bool = False
     trust_bmc_erase: bool = False
+    unverified_bmc: Literal["reuse", "hold"] = "reuse"
     rescue_iso: Word | None = None
     hand_over: Word | None = None
     sign_of_life: Annotated[str, AfterValidator(sign)] = "none"

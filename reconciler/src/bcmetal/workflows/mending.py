@@ -1,0 +1,206 @@
+"""The BMC as its tenant left it: compared with what it was like when the machine was commissioned, and mended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from bcmetal.comparing.baselines import AT_A_BOOT, AT_ONCE, Change, Mend, Ours, changes
+from bcmetal.decisions import Again, Done, Failed
+from bcmetal.states import Disks
+from bcmetal.store import baselines
+from bcmetal.store.values import SetNode
+from bcmetal.workflows.machine import Machine, Outcome
+from bcmetal.workflows.restarting import let_a_boot_apply
+from bcmetal_drivers.capabilities import (
+    AccountControl,
+    Baseline,
+    BaselineMends,
+    Bios,
+    BootMode,
+    BootModes,
+    KeyReset,
+    SecureBoot,
+    SecureBootKeys,
+    TrustKind,
+    need,
+    offers,
+)
+from bcmetal_drivers.errors import DriverError, RejectedCredentials, Transient
+
+TRIES: Final = 2
+MEND_PATIENCE_S: Final = 900.0
+SHOWN: Final = 1000
+
+
+async def found_changed(m: Machine) -> tuple[tuple[Change, ...], Mapping[str, Any]] | None:
+    """What differs now, and the baseline. None: there is nothing to compare."""
+    before = await m.doors.store.read(baselines.latest, m.node.node_id)
+    if before is None or not offers(m.bmc, Baseline):
+        return None
+    after = dict(await m.look(need(m.bmc, Baseline).baseline))
+    return changes(before, after, _ours(m)), before
+
+
+def _ours(m: Machine) -> Ours:
+    checked = m.trust.kind is not TrustKind.NONE
+    erased = m.node.facts.disks is Disks.CLEAN
+    return Ours(m.line.credential.username, checked, erased, dict(m.memo.get("firmware_brought") or {}))
+
+
+async def mend_the_bmc(m: Machine) -> Outcome:
+    """Accounts, directories, subscriptions, protocols, the boot order: put back, each looked at again."""
+    found = await found_changed(m)
+    if found is None:
+        return Done()
+    return await _mend(m, [change for change in found[0] if change.mend in AT_ONCE], {})
+
+
+async def mend_by_a_boot(m: Machine) -> Outcome:
+    """BIOS settings, boot mode, secure boot and its keys: written, and taken by one start of the machine."""
+    found = await found_changed(m)
+    if found is None:
+        return Done()
+    left = [change for change in found[0] if change.mend in AT_A_BOOT and _may(m, change)]
+    if not m.memo.get("mend_boots"):
+        outcome = await _mend(m, left, found[1])
+        if not isinstance(outcome, Done) or not m.memo.get("mend_staged"):
+            return outcome
+        m.remember(mend_boots=True)
+    staged = set(m.memo.get("mend_staged") or ())
+
+    async def applied() -> bool:
+        return not any(change.why in staged for change in left)
+
+    outcome = await let_a_boot_apply(m, "mend", applied, "its settings back", MEND_PATIENCE_S)
+    if isinstance(outcome, Done | Failed):
+        m.remember(mend_staged=None, mend_boots=None)
+        return Done()  # what is not as it was is named by the comparison that follows
+    return outcome
+
+
+def _may(m: Machine, change: Change) -> bool:
+    """Keys are reset only where the profile says whose they are: there is no other way back."""
+    if change.mend is not Mend.SECURE_BOOT_KEYS:
+        return True
+    profile = m.settings.profiles.commission.get(m.node.profile or m.pool.commission)
+    return profile is not None and profile.secure_boot_keys == "factory"
+
+
+async def _mend(m: Machine, wanted: Sequence[Change], before: Mapping[str, Any]) -> Outcome:
+    """Each at most twice; what the BMC will not have is left to be named. Done: there is nothing left to try."""
+    tried: dict[str, int] = dict(m.memo.get("mends") or {})
+    staged = m.memo.get("mend_staged") or ()
+    todo = [change for change in wanted if tried.get(change.why, 0) < TRIES and change.why not in staged]
+    if not todo:
+        return Done()
+    for change in todo:
+        tried[change.why] = tried.get(change.why, 0) + 1
+    m.remember(mends=tried)
+    settings = [change for change in todo if change.mend is Mend.BIOS]
+    if settings:
+        await _write_the_bios(m, settings, before)
+    for change in todo:
+        if change.mend is not Mend.BIOS:
+            await _try(m, change)
+    return Again("looks at the BMC again", 0.0)
+
+
+async def _write_the_bios(m: Machine, settings: Sequence[Change], before: Mapping[str, Any]) -> None:
+    """In one write; where the BMC refuses that, one after another, for it refuses all for one of them."""
+    known = before.get("bios") or {}
+    wanted = {change.name: known.get(change.name) if change.to is None else change.to for change in settings}
+    wanted = {name: value for name, value in wanted.items() if value is not None}
+    alone = [{name: value} for name, value in wanted.items()] if len(wanted) > 1 else []
+    for batch in (wanted, *alone):
+        try:
+            await m.act(need(m.bmc, Bios).set_bios, batch)
+        except (Transient, RejectedCredentials):
+            raise
+        except DriverError as error:
+            if batch is not wanted or not alone:
+                _not_put_back(m, [change for change in settings if change.name in batch], error)
+            continue
+        _staged(m, [change for change in settings if change.name in batch])
+        if batch is wanted:
+            return
+
+
+def _staged(m: Machine, taken: Sequence[Change]) -> None:
+    """The next boot brings them."""
+    m.remember(mend_staged=[*(m.memo.get("mend_staged") or ()), *(change.why for change in taken)])
+    for change in taken:
+        m.tell("metal.bmc.mended", what=change.why)
+
+
+def _not_put_back(m: Machine, refused: Sequence[Change], error: DriverError) -> None:
+    why_not = {change.why: str(error)[:200] for change in refused}
+    m.remember(not_mended={**(m.memo.get("not_mended") or {}), **why_not})
+
+
+async def _try(m: Machine, change: Change) -> None:
+    try:
+        await _put_back(m, change)
+    except (Transient, RejectedCredentials):
+        raise
+    except DriverError as error:
+        _not_put_back(m, [change], error)
+    else:
+        if change.mend in AT_A_BOOT:
+            _staged(m, [change])
+        else:
+            m.tell("metal.bmc.mended", what=change.why)
+
+
+async def _put_back(m: Machine, change: Change) -> None:
+    bmc = m.bmc
+    match change.mend:
+        case Mend.DELETE_ACCOUNT:
+            await m.act(need(bmc, AccountControl).delete_account, change.name)
+        case Mend.ENABLE_ACCOUNT:
+            await m.act(need(bmc, AccountControl).enable_account, change.name, bool(change.to))
+        case Mend.DIRECTORY:
+            on, addresses = change.to
+            await m.act(need(bmc, BaselineMends).set_directory, change.name, on, addresses)
+        case Mend.SUBSCRIPTION:
+            await m.act(need(bmc, BaselineMends).remove_subscription, change.name)
+        case Mend.SERVICE:
+            await m.act(need(bmc, BaselineMends).set_service, change.name, bool(change.to))
+        case Mend.BOOT_ORDER:
+            await m.act(need(bmc, BaselineMends).set_boot_order, tuple(map(str, change.to)))
+        case Mend.BOOT_MODE:
+            await m.act(need(bmc, BootModes).set_boot_mode, BootMode(change.to))
+        case Mend.SECURE_BOOT:
+            await m.act(need(bmc, SecureBoot).set_secure_boot, bool(change.to))
+        case Mend.SECURE_BOOT_KEYS:
+            await m.act(need(bmc, SecureBootKeys).reset_secure_boot_keys, KeyReset.FACTORY)
+
+
+async def compare_the_baseline(m: Machine) -> Outcome:
+    """Compare the BMC with its baseline; what cannot be explained fails, and each difference is named."""
+    found = await found_changed(m)
+    if found is None:
+        return _not_compared(m, "the BMC has no baseline: it was never commissioned here")
+    if found[0]:
+        why_not: Mapping[str, str] = m.memo.get("not_mended") or {}
+        told = [f"{one.why} ({why_not[one.why]})" if one.why in why_not else one.why for one in found[0]]
+        return Failed("baseline-changed", "; ".join(told)[:SHOWN])
+    if m.address.scheme == "ipmi":
+        return _not_compared(m, "IPMI shows a BMC's accounts and network alone: its firmware may be anybody's")
+    m.condition("bmc-trust", "ok")
+    return Done()
+
+
+def _not_compared(m: Machine, why: str) -> Outcome:
+    """A BMC that root on the host had to itself, and that nobody can look into: the pool says whether its machine is used again."""
+    m.condition("bmc-trust", "warning", "unverified", f"its BMC is not believed: {why}")
+    if m.pool.unverified_bmc == "hold":
+        m.remember(hold_unverified=True)
+    return Done()
+
+
+def hold_what_is_unverified(m: Machine) -> None:
+    """With the end of the release: nobody's machine again before a person has looked at it."""
+    if m.memo.get("hold_unverified"):
+        reason = "its BMC could not be verified when its tenant left: look at it, then lift the protection"
+        m.note(SetNode({"protected": True, "protected_reason": reason, "protected_until": None}))
