@@ -93,6 +93,9 @@ def _arm(tree: Tree, device: BootDevice, mode: BootMode | None, how: str) -> Non
     path, doc = _settings(tree, system) or (tree.system_path(), system)
     word = _word(tree, device, doc, system)
     few = {TARGET: word, ENABLED: how}
+    if MODE not in (dig(doc, "Boot") or {}) and mode_of(system) is None:
+        _write(tree, path, [few], lambda shown: shown.device is device and shown.once is (how == "Once"))
+        return  # a BMC that knows no mode is told none
     if mode is not None and mode_of(system) is not mode:
         few[MODE] = MODE_WORDS[mode]
     every = {**few, MODE: MODE_WORDS[mode or mode_of(system) or BootMode.UEFI]}

@@ -24,6 +24,7 @@ Doc = Mapping[str, Any]
 
 TEXT_LIMIT: Final = 256
 PAGES: Final = 200
+SYSTEMS: Final = 32  # how many are looked at to find the one that is a host
 MEMBERS: Final = 2000
 
 
@@ -176,7 +177,11 @@ class Tree:
         if not systems:
             raise NoSuchSystem(f"{self.address}: the BMC lists no system")
         if len(systems) > 1:
-            raise AmbiguousSystem(f"{self.address}: the BMC has several systems, name one: {', '.join(systems)}")
+            able = [path for path in systems[:SYSTEMS] if is_host(self.find(path))]
+            if len(able) == 1:
+                return able[0]
+            named = ", ".join(able or systems)
+            raise AmbiguousSystem(f"{self.address}: the BMC has several systems, name one: {named}")
         return systems[0]
 
     def _systems(self) -> tuple[str, ...]:
@@ -270,6 +275,11 @@ def same(before: Any, now: Any, body: Any) -> bool:
     if isinstance(body, Mapping):
         return all(same(dig(before, key), dig(now, key), body[key]) for key in body)
     return bool(before == now)
+
+
+def is_host(doc: Doc | None) -> bool:
+    """Whether a system is a machine that can be started: a witness node has no reset, a baseboard of GPUs beside its host no boot."""
+    return doc is not None and action_target(doc, "#ComputerSystem.Reset") is not None and bool(dig(doc, "Boot"))
 
 
 def is_root(doc: Doc) -> bool:

@@ -222,11 +222,11 @@ class RedfishFront:
         request = call.request
         if request.path == "/redfish" and request.reads:
             return Answer(200, {"v1": f"{ROOT}/"})
-        self._authenticate(call)
         acting = [live.rule for live in call.rules if live.action == ACT and live.fire()]
         for rule in acting:
             self._take_place(rule.before, request.path)
             self._stopping.wait(rule.delay)
+        self._authenticate(call)
         reply = next((rule.answer for rule in acting if rule.answer is not None), None)
         answer = self._replied(call, reply)
         for rule in acting:

@@ -123,7 +123,7 @@ class _Server(wsgi.Server):
 
 def _free_port(host: str) -> int:
     """cheroot lets an address be taken again soon (SO_REUSEADDR) only where the port was named, and a restart needs that."""
-    with socket.socket() as probe:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.bind((host, 0))
         port: int = probe.getsockname()[1]
         return port

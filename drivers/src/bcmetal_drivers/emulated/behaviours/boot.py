@@ -83,6 +83,7 @@ BEHAVIOURS: Final = (
     Behaviour(
         name="cd-is-usbcd",
         about="`Cd` is the physical drive, `UsbCd` the virtual one (Supermicro X11 to X13).",
+        setup={"maker": "supermicro"},
         quirks={"cd_name": "UsbCd"},
     ),
     Behaviour(

@@ -64,7 +64,7 @@ BEHAVIOURS: Final = (
         about="Somebody else's failed logins have locked the account: a good password is refused for ten minutes.",
         rules=(
             Rule(
-                method="POST", path=LOGIN, when=When(lacks=("flag/unlocked",)), times=3,
+                method="POST", path=LOGIN, times=3,
                 answer=Reply(status=403, code="AccountLocked", message="The account is locked; try again later."),
             ),
         ),
@@ -81,18 +81,19 @@ BEHAVIOURS: Final = (
     ),
     Behaviour(
         name="spurious-401-at-login",
-        about="The first login with the good password is answered 401, the next one is taken.",
+        about="A login with the good password is answered 401 once, when the session was lost; the next one is taken (GB200).",
         rules=(
+            Rule(method="GET", when=WITH_TOKEN, after=10, times=1, action="expire_sessions"),
             Rule(
-                method="POST", path=LOGIN, times=1,
+                method="POST", path=LOGIN, after=1, times=1,
                 answer=Reply(status=401, code="InsufficientPrivilege", message="The user name or the password is wrong."),
             ),
         ),
     ),
     Behaviour(
         name="password-rotated",
-        about="Somebody changes the password at the BMC's own page while we have a session, after thirty requests.",
-        rules=(Rule(after=30, times=1, before={"password": {}}),),
+        about="Somebody changes the password at the BMC's own page while we have a session, just before the first write.",
+        rules=(Rule(method="POST", path="/Actions/", times=1, before={"password": {}}),),
     ),
     Behaviour(
         name="basic-only",

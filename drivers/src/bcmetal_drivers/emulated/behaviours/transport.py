@@ -54,8 +54,8 @@ BEHAVIOURS: Final = (
     ),
     Behaviour(
         name="gateway-timeout-html",
-        about="Every seventh read is answered 504 with a page of HTML.",
-        rules=(Rule(action="html", status=504, method="GET", every=7),),
+        about="Every thirteenth read is answered 504 with a page of HTML.",
+        rules=(Rule(action="html", status=504, method="GET", every=13),),
     ),
     Behaviour(
         name="not-ready-400",
@@ -74,11 +74,6 @@ BEHAVIOURS: Final = (
             Rule(method="GET", path=A_SYSTEM, after=6, times=1, before={"restart": {"seconds": 60.0, "flaps": 4}}),
             Rule(action="refuse", status=500, method="GET", after=12, times=4, code="InternalError"),
         ),
-    ),
-    Behaviour(
-        name="slow",
-        about="Each answer takes a fifth of a second.",
-        rules=(Rule(action="delay", seconds=0.2),),
     ),
     Behaviour(
         name="ipv6-literal",
@@ -132,8 +127,8 @@ BEHAVIOURS: Final = (
     ),
     Behaviour(
         name="enormous-documents",
-        about="The log that the system links to, and every firmware entry, is of ten megabytes.",
-        quirks={"padding_bytes": 10 * 1024 * 1024},
+        about="Every firmware entry is of nine megabytes.",
+        quirks={"padding_bytes": 9 * 1024 * 1024},
     ),
     Behaviour(
         name="links-in-a-circle",

@@ -1,0 +1,150 @@
+"""No behaviour is forgotten: each kind that the field knows has a profile, and each profile a row that a daemon goes through."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from bcmetal_drivers.emulated.behaviours import REGISTRY, TABLES
+
+HERE: Final = Path(__file__).parent
+TESTS: Final = HERE.parent
+UNTOLD: Final = ("Boot", "Virtual media", "Power", "Tasks, firmware, BIOS", "IPMI")
+BUNDLES: Final = "Makers, and several at once"
+
+# Kinds of behaviour, by where they are met, and the profiles that show each.
+KINDS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
+    "sessions, transport": {
+        "the session table is full": (
+            "session-table-full",
+            "session-table-full-400",
+            "session-table-of-one",
+            "failed-logins-fill-the-table",
+        ),
+        "tokens expire, lines drop": (
+            "token-expires",
+            "token-expires-at-writes",
+            "keep-alive-dropped",
+            "reset-on-second-request",
+            "reset-answers-lost",
+        ),
+        "accounts lock, good passwords are refused": (
+            "lockout-after-3",
+            "locked-out",
+            "spurious-401",
+            "spurious-401-at-login",
+        ),
+        "the password was rotated": ("password-rotated",),
+        "sessions where Basic fails, and the other way round": (
+            "basic-only",
+            "no-session-service",
+            "sessions-only",
+            "token-never-taken",
+        ),
+        "silence, slowness, HTML, not ready, restarting": (
+            "silent",
+            "a-byte-a-second",
+            "gateway-timeout-html",
+            "not-ready-400",
+            "restarts-in-the-middle",
+        ),
+        "IPv6, certificates, old TLS": (
+            "ipv6-literal",
+            "certificate-expired",
+            "certificate-for-another-name",
+            "old-tls",
+        ),
+        "several systems, changing order": (
+            "several-systems",
+            "witness-node",
+            "hgx-beside-the-host",
+            "members-change-their-order",
+        ),
+        "documents that are hostile": (
+            "enormous-documents",
+            "links-in-a-circle",
+            "nan-in-documents",
+            "control-characters",
+        ),
+    },
+    "ETags, writes": {
+        "ETags": (
+            "etag-required",
+            "etag-required-in-silence",
+            "etag-refused",
+            "etag-empty",
+            "etag-weak",
+            "etag-by-compression",
+            "etag-absent",
+            "etag-changes-at-each-read",
+        ),
+        "where the boot override is written": ("boot-in-settings", "boot-in-sd", "settings-without-boot"),
+        "an override that reverts": ("boot-reverts",),
+        "too many keys, too few": ("boot-too-many-keys", "boot-too-few-keys"),
+        "mode absent, no Continuous, Once used up": (
+            "boot-mode-absent",
+            "boot-continuous-refused",
+            "boot-once-used-up",
+        ),
+        "which word the virtual CD has": ("cd-is-usbcd", "cd-is-cd", "no-virtual-cd-in-the-list"),
+        "refused during POST": ("boot-refused-during-post",),
+        "a boot change halts an installed machine": ("boot-change-halts-an-installed-machine",),
+    },
+    "identity, inventory": {
+        "serials and UUIDs": (
+            "serial-is-the-boards",
+            "serial-shared-by-blades",
+            "uuid-byte-order",
+            "uuid-from-the-nic",
+        ),
+        "NICs": ("nics-none-listed", "nics-under-adapters-only", "nics-that-are-none", "one-bad-nic"),
+        "values of other types, or none": (
+            "numbers-as-strings",
+            "arrays-for-scalars",
+            "capacity-null",
+            "off-reports-no-cpus",
+        ),
+        "sections that are missing": ("sections-404", "sections-400", "sections-time-out"),
+        "another's name on the machine": ("manufacturer-is-another",),
+        "a device missing until the BMC is reset": ("device-missing-until-the-bmc-is-reset",),
+    },
+}
+
+
+def _named_in_rows() -> set[str]:
+    """The first argument of each `Row(…)`, and what `behaviours=(…)` names, in the files of rows."""
+    found: set[str] = set()
+    for path in HERE.glob("test_*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Call):
+                continue
+            given = [keyword.value for keyword in node.keywords if keyword.arg == "behaviours"]
+            if isinstance(node.func, ast.Name) and node.func.id == "Row":
+                given += node.args[:1]
+            found |= {
+                str(constant.value)
+                for value in given
+                for constant in ast.walk(value)
+                if isinstance(constant, ast.Constant)
+            }
+    return found
+
+
+@pytest.mark.parametrize("kind", [name for kinds in KINDS.values() for name in kinds])
+def test_a_kind_has_profiles(kind: str) -> None:
+    profiles = next(kinds[kind] for kinds in KINDS.values() if kind in kinds)
+    assert profiles
+    assert set(profiles) <= set(REGISTRY)
+
+
+@pytest.mark.parametrize("table", [name for name in TABLES if name not in (BUNDLES, *UNTOLD)])
+def test_every_profile_has_a_row(table: str) -> None:
+    assert {behaviour.name for behaviour in TABLES[table]} - _named_in_rows() == set()
+
+
+def test_every_row_names_a_profile() -> None:
+    assert _named_in_rows() - set(REGISTRY) == set()
