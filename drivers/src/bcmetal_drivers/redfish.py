@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 from pydantic import SecretStr
 
@@ -19,6 +20,7 @@ from bcmetal_drivers import (
     redfish_bios,
     redfish_boot,
     redfish_drives,
+    redfish_firmware,
     redfish_identity,
     redfish_inventory,
     redfish_media,
@@ -47,11 +49,14 @@ from bcmetal_drivers.capabilities import (
     Credential,
     Drive,
     DriveErase,
+    Firmware,
+    FirmwareComponent,
     Identifies,
     Identity,
     Inventories,
     Inventory,
     Job,
+    Jobs,
     KeyReset,
     Limits,
     Power,
@@ -174,6 +179,24 @@ class RedfishBmc:
         with self._call() as tree:
             redfish_bios.reset_bios(tree)
 
+    # ------------------------------------------------------------ firmware
+
+    def firmware(self) -> tuple[FirmwareComponent, ...]:
+        with self._call() as tree:
+            return redfish_firmware.firmware(tree)
+
+    def update_firmware(self, url: str, targets: tuple[str, ...] = ()) -> Job:
+        with self._call() as tree:
+            return redfish_firmware.update(tree, url, targets)
+
+    def push_firmware(self, image: Path, targets: tuple[str, ...] = ()) -> Job:
+        with self._call() as tree:
+            return redfish_firmware.push(tree, image, targets)
+
+    def job(self, ref: str) -> Job:
+        with self._call() as tree:
+            return redfish_firmware.job(tree, ref)
+
     # ------------------------------------------------------------ virtual media
 
     def insert(self, url: str) -> Slot:
@@ -288,3 +311,5 @@ _conforms_baseline_mends: type[BaselineMends] = RedfishBmc
 _conforms_bios: type[Bios] = RedfishBmc
 _conforms_always: type[BootAlways] = RedfishBmc
 _conforms_keys: type[SecureBootKeys] = RedfishBmc
+_conforms_firmware: type[Firmware] = RedfishBmc
+_conforms_jobs: type[Jobs] = RedfishBmc

@@ -42,6 +42,7 @@ class Board:
     bios_pending: dict[str, BiosValue] = field(default_factory=dict)
     bios_reset: bool = False  # to the defaults at the next boot
     bios_messages: list[dict[str, Any]] = field(default_factory=list)  # of the last boot that changed something
+    firmware_pending: dict[str, str] = field(default_factory=dict)
     boot_order: list[str] = field(default_factory=lambda: list(OPTIONS))
     order_pending: list[str] = field(default_factory=list)
     keys: dict[str, str] = field(default_factory=lambda: dict.fromkeys(DATABASES, FACTORY))  # factory, custom or none

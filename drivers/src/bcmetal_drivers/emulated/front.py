@@ -17,7 +17,7 @@ from urllib.parse import parse_qs
 
 from pydantic import SecretStr
 
-from bcmetal_drivers.emulated import account_service, bios, parts, services
+from bcmetal_drivers.emulated import account_service, bios, firmware, parts, services
 from bcmetal_drivers.emulated.accounts import Accounts, Login
 from bcmetal_drivers.emulated.application import OneChassis, ResourceDrivers
 from bcmetal_drivers.emulated.conditions import Notes, facts_of
@@ -97,12 +97,14 @@ class RedfishFront:
         )
         self._inside = Interior(
             name, host, maker, machines, self.quirks, self.accounts, self._sessions, self.tasks, drivers,
-            {"BMC": maker.firmware, "BIOS": "2.14.1", "NIC.1": "22.36.10.10"}, rack.clock,
+            {"BMC": maker.firmware, "BIOS": "2.14.1", "NIC.1": "22.36.10.10"}, [],
+            lambda seconds, flaps: self._levers.restart(seconds, flaps), rack.clock,
             lambda username, password: rack.password_changed(name, username, password),
         )  # fmt: skip
         self._levers = FrontLevers(self._inside, self.notes)
         for machine in machines.values():
             machine.settle_first = self.tasks.settle
+            machine.at_boot.append(partial(firmware.boot, self._inside, machine))
             machine.at_boot.append(partial(bios.boot, self.quirks, self.tasks, machine))
         self._listener = Listener(host, port, self._wsgi, certificate, name, old_tls=old_tls)
 
@@ -303,7 +305,7 @@ class RedfishFront:
         for live in call.rules:
             if live.action == "ignore" and live.fire():
                 return Answer(204, headers={"X-Bcmetal-Ignored": "1"})
-            if live.action == "task" and not ERASE.fullmatch(call.request.path) and live.fire():
+            if live.action == "task" and not _begins_own_task(call.request.path) and live.fire():
                 return self._deferred(call, live.rule)
         return None
 
@@ -376,6 +378,10 @@ class RedfishFront:
 def rotated(members: list[Any], by: int) -> list[Any]:
     first = by % len(members) if members else 0
     return members[first:] + members[:first]
+
+
+def _begins_own_task(path: str) -> bool:
+    return path in firmware.OWN_TASKS or ERASE.fullmatch(path) is not None
 
 
 def _opens_session(request: Request) -> bool:

@@ -33,6 +33,8 @@ class Interior:
     tasks: Tasks
     drivers: ResourceDrivers
     firmware: dict[str, str]  # versions by component: BMC, BIOS, NIC.1
+    push_targets: list[str]  # what a plain push is for
+    restart: Callable[[float, int], None]  # the BMC goes away for so many seconds, and flaps so often
     clock: Callable[[], float]
     password_changed: Callable[[str, SecretStr], None]
     outlets: Outlets = field(default_factory=Outlets)

@@ -9,6 +9,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 BODY_LIMIT: Final = 1 << 20
+STREAMED: Final = ("multipart/form-data", "application/octet-stream")  # bodies that their handler reads, from `environ`
 READING: Final = ("GET", "HEAD")
 
 
@@ -66,7 +67,9 @@ class Request:
     def read(cls, environ: dict[str, Any]) -> Request:
         path = environ.get("PATH_INFO") or "/"
         length = environ.get("CONTENT_LENGTH") or "0"
-        if environ.get("wsgi.input_terminated"):
+        if str(environ.get("CONTENT_TYPE") or "").startswith(STREAMED):
+            body = b""
+        elif environ.get("wsgi.input_terminated"):
             body = environ["wsgi.input"].read(BODY_LIMIT)
         else:
             body = (

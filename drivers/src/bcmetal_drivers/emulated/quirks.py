@@ -42,6 +42,18 @@ class Quirks:
     clock_skew_s: float = 0.0  # how far its clock is ahead
     secure_boot_keys: str = "resource"  # who resets them: "resource", "databases", or "none"
     volumes_shown: bool = True  # drives tell which volumes are on them
+    update_forms: tuple[str, ...] = ("simple", "multipart", "push")  # ways to give it firmware
+    update_protocol: str = (
+        "optional"  # SimpleUpdate's TransferProtocol: or "demanded", "refused", "bare" (and no scheme in the URI)
+    )
+    update_time_demanded: bool = False  # a multipart push must say when
+    update_task_named: bool = True  # an update is answered 202 with its Task, else 200 and nothing more
+    update_largest: int | None = None  # MaxImageSizeBytes
+    update_s: float = 0.0  # how long an update takes
+    update_bios_at_boot: bool = True  # a BIOS is another one after the next boot, else when its Task ends
+    update_restart_s: float = 0.0  # how long the BMC is away after an update of its own
+    update_flaps: int = 0  # how often it then comes and goes
+    update_lie: str | None = None  # "unchanged": the Task completes, the version stays
     bios: bool = True  # BIOS settings are there
     bios_settings: str = (
         "pending"  # what the Settings resource shows: "pending", "all", or "none" (no attributes at all)

@@ -1,4 +1,4 @@
-"""Routes that sushy-tools lacks: sessions, Tasks, firmware inventory, the manager's network and its reset."""
+"""Routes that sushy-tools lacks: sessions, Tasks, the manager's network and its reset."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from bcmetal_drivers.emulated.systems import MANAGER
 from bcmetal_drivers.emulated.tasks import PATH as TASKS
 
 SESSIONS: Final = f"{ROOT}/SessionService/Sessions"
-FIRMWARE: Final = f"{ROOT}/UpdateService/FirmwareInventory"
 
 
 # ---------------------------------------------------------------- sessions
@@ -111,28 +110,7 @@ def remove_task(inside: Interior, call: Call, task_id: str) -> Answer:
     return Answer(204)
 
 
-# ---------------------------------------------------------------- firmware, manager
-
-
-def update_service(inside: Interior, call: Call) -> Answer:
-    return resource(
-        f"{ROOT}/UpdateService", "UpdateService.v1_11_0", "Update Service",
-        ServiceEnabled=True, FirmwareInventory=link(FIRMWARE),
-    )  # fmt: skip
-
-
-def list_firmware(inside: Interior, call: Call) -> Answer:
-    return collection(FIRMWARE, "SoftwareInventory", [f"{FIRMWARE}/{part}" for part in inside.firmware])
-
-
-def show_firmware(inside: Interior, call: Call, part: str) -> Answer:
-    versions = inside.firmware
-    if part not in versions:
-        raise not_found(f"{FIRMWARE}/{part}")
-    if inside.quirks.padding_bytes:
-        padding = "x" * inside.quirks.padding_bytes
-        return resource(f"{FIRMWARE}/{part}", "SoftwareInventory.v1_10_0", part, Version="1", Description=padding)
-    return resource(f"{FIRMWARE}/{part}", "SoftwareInventory.v1_10_0", part, Version=versions[part], Updateable=False)
+# ---------------------------------------------------------------- manager
 
 
 def list_manager_nics(inside: Interior, call: Call) -> Answer:
@@ -168,9 +146,6 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", r"/TaskService/Tasks/([^/]+)", show_task),
     ("DELETE", r"/TaskService/Tasks/([^/]+)", remove_task),
     ("GET", r"/TaskService/TaskMonitors/([^/]+)", watch_task),
-    ("GET", r"/UpdateService", update_service),
-    ("GET", r"/UpdateService/FirmwareInventory", list_firmware),
-    ("GET", r"/UpdateService/FirmwareInventory/([^/]+)", show_firmware),
     ("GET", rf"/Managers/{MANAGER}/EthernetInterfaces", list_manager_nics),
     ("GET", rf"/Managers/{MANAGER}/EthernetInterfaces/1", show_manager_nic),
     ("POST", rf"/Managers/{MANAGER}/Actions/Manager\.Reset", reset_manager),

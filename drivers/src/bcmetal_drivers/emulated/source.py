@@ -10,7 +10,17 @@ import re
 from collections.abc import Iterable
 from typing import Final, Protocol
 
-from bcmetal_drivers.emulated import account_service, bios, computer, outlet_routes, parts, secure_boot, services, slots
+from bcmetal_drivers.emulated import (
+    account_service,
+    bios,
+    computer,
+    firmware,
+    outlet_routes,
+    parts,
+    secure_boot,
+    services,
+    slots,
+)
 from bcmetal_drivers.emulated.application import ask
 from bcmetal_drivers.emulated.interior import ROOT, Call, Handler, Interior
 from bcmetal_drivers.emulated.messages import Answer, Refusal
@@ -49,6 +59,7 @@ ROUTES: Final = compiled(
         *account_service.ROUTES,
         *bios.ROUTES,
         *computer.ROUTES,
+        *firmware.ROUTES,
         *services.ROUTES,
         *outlet_routes.ROUTES,
         *parts.ROUTES,

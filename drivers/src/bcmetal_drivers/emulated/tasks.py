@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-COMPLETED, EXCEPTION, PURGED = "completed", "exception", "purged"
+COMPLETED, ERRORS, EXCEPTION, PURGED = "completed", "errors", "exception", "purged"
 AT_BOOT: Final = math.inf  # seconds of a Task that waits for the machine's next boot
 PATH: Final = "/redfish/v1/TaskService/Tasks"
 
@@ -24,6 +24,7 @@ class Task:
     effect: Callable[[], bool]  # whether it succeeded
     about: str = ""  # the resource that it works on
     state: str = "Running"
+    message: str = ""  # why it failed
 
     @property
     def path(self) -> str:
@@ -68,9 +69,9 @@ class Tasks:
             for task in due:
                 task.state = "Stopping"
         for task in due:
-            done = task.ends != EXCEPTION and task.effect()
+            done = task.ends not in (ERRORS, EXCEPTION) and task.effect()
             with self._lock:
-                task.state = "Completed" if done else "Exception"
+                task.state = "Completed" if done or task.ends == ERRORS else "Exception"
                 if task.ends == PURGED:
                     self._tasks.pop(task.id, None)
 
@@ -98,8 +99,8 @@ class Tasks:
         return 0 if length <= 0 else max(0, min(99, int(100 * (self._clock() - task.began) / length)))
 
     def document(self, task: Task) -> dict[str, Any]:
-        failed = task.state == "Exception"
-        messages = [] if not task.over else [_message(failed)]
+        failed = task.state == "Exception" or (task.over and task.ends == ERRORS)
+        messages = [] if not task.over else [_message(failed, task.message)]
         return {
             "@odata.id": task.path,
             "@odata.type": "#Task.v1_7_4.Task",
@@ -113,11 +114,11 @@ class Tasks:
         }
 
 
-def _message(failed: bool) -> dict[str, str]:
+def _message(failed: bool, why: str = "") -> dict[str, str]:
     if failed:
         return {
             "MessageId": "Base.1.18.GeneralError",
-            "Message": "The operation failed.",
+            "Message": why or "The operation failed.",
             "MessageSeverity": "Critical",
         }
     return {"MessageId": "Base.1.18.Success", "Message": "The request completed successfully.", "MessageSeverity": "OK"}

@@ -74,6 +74,10 @@ class RackMedia(vmedia.StaticDriver):  # type: ignore[misc]  # sushy-tools has n
             machine.insert(image_url, sha256, size, device, Path(file.name))
         return image_url
 
+    def fetch(self, url: str, into: IO[bytes]) -> None:
+        """As a medium is, for other purposes. Raises FishyError."""
+        download(url, self._host, self._reach, into)
+
     def eject_image(self, identity: str, device: str) -> None:
         self._machine(identity, device).eject(device)
 

@@ -1,0 +1,229 @@
+"""Firmware: its versions, and updates that change one only when a whole and true image was fetched or received.
+
+An image names what it is for and carries its own digest: `image("BIOS", "2.15.0")`. A BIOS is taken by the next boot of the machine,
+all else when its Task ends; the BMC's own makes it restart where a quirk says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import tempfile
+from typing import IO, Any, Final
+
+from sushy_tools import error
+from werkzeug.formparser import parse_form_data
+from werkzeug.wsgi import get_input_stream
+
+from bcmetal_drivers.emulated.interior import ROOT, Call, Handler, Interior, accepted, collection, link, resource
+from bcmetal_drivers.emulated.machine import Machine
+from bcmetal_drivers.emulated.messages import Answer, Refusal, not_found
+from bcmetal_drivers.emulated.tasks import COMPLETED
+
+MAGIC: Final = b"BCMETAL-FIRMWARE "
+CHUNK: Final = 1 << 16
+SERVICE: Final = f"{ROOT}/UpdateService"
+INVENTORY: Final = f"{SERVICE}/FirmwareInventory"
+SIMPLE: Final = f"{SERVICE}/Actions/UpdateService.SimpleUpdate"
+MULTIPART: Final = f"{SERVICE}/upload"
+PUSH: Final = f"{SERVICE}/push"
+PROTOCOLS: Final = ("HTTP", "HTTPS")
+
+
+def image(component: str, version: str, size: int = 4096) -> bytes:
+    """An update of that component, to be served or sent. One whose payload is touched is refused at the end of its Task."""
+    payload = bytes((7 * n + len(version)) % 256 for n in range(256)) * (size // 256 + 1)
+    payload = payload[:size]
+    head = {"component": component, "version": version, "sha256": hashlib.sha256(payload).hexdigest()}
+    return MAGIC + json.dumps(head).encode() + b"\n" + payload
+
+
+def boot(inside: Interior, machine: Machine, at: float) -> None:
+    """A boot's share: the machine's lock is held."""
+    waiting, machine.board.firmware_pending = machine.board.firmware_pending, {}
+    inside.firmware.update(waiting)
+    if "BIOS" in waiting:
+        machine.board.bios["SystemBiosVersion"] = waiting["BIOS"]
+
+
+def _told(source: IO[bytes]) -> tuple[str, str] | None:
+    """What the image is for and its version; None unless it is whole and true."""
+    source.seek(0)
+    first = source.readline(4096)
+    try:
+        head = json.loads(first.removeprefix(MAGIC)) if first.startswith(MAGIC) else None
+    except ValueError:
+        head = None
+    if not isinstance(head, dict):
+        return None
+    digest = hashlib.sha256()
+    while chunk := source.read(CHUNK):
+        digest.update(chunk)
+    return (str(head["component"]), str(head["version"])) if digest.hexdigest() == head.get("sha256") else None
+
+
+# ---------------------------------------------------------------- what is there
+
+
+def update_service(inside: Interior, call: Call) -> Answer:
+    forms = inside.quirks.update_forms
+    more: dict[str, Any] = {"Actions": {}}
+    if "simple" in forms:
+        listed = {"TransferProtocol@Redfish.AllowableValues": list(PROTOCOLS)}
+        more["Actions"] = {"#UpdateService.SimpleUpdate": {"target": SIMPLE, **listed}}
+    if "multipart" in forms:
+        more["MultipartHttpPushUri"] = MULTIPART
+    if "push" in forms:
+        more |= {"HttpPushUri": PUSH, "HttpPushUriTargets": inside.push_targets, "HttpPushUriTargetsBusy": False}
+    if inside.quirks.update_largest is not None:
+        more["MaxImageSizeBytes"] = inside.quirks.update_largest
+    return resource(
+        SERVICE, "UpdateService.v1_11_0", "Update Service",
+        ServiceEnabled=True, FirmwareInventory=link(INVENTORY), **more,
+    )  # fmt: skip
+
+
+def change_update_service(inside: Interior, call: Call) -> Answer:
+    wanted = call.request.json()
+    targets = wanted.get("HttpPushUriTargets")
+    if (
+        wanted.keys() != {"HttpPushUriTargets"}
+        or not isinstance(targets, list)
+        or "push" not in inside.quirks.update_forms
+    ):
+        raise Refusal(400, "PropertyNotWritable", "HttpPushUriTargets, and nothing else, is written here.")
+    inside.push_targets[:] = [str(target) for target in targets]
+    return Answer(204)
+
+
+def list_firmware(inside: Interior, call: Call) -> Answer:
+    return collection(INVENTORY, "SoftwareInventory", [f"{INVENTORY}/{part}" for part in inside.firmware])
+
+
+def show_firmware(inside: Interior, call: Call, part: str) -> Answer:
+    path, versions = f"{INVENTORY}/{part}", inside.firmware
+    if part not in versions:
+        raise not_found(path)
+    for machine in inside.machines.values():
+        machine.settle()
+    if inside.quirks.padding_bytes:
+        padding = "x" * inside.quirks.padding_bytes
+        return resource(path, "SoftwareInventory.v1_10_0", part, Version="1", Description=padding)
+    status = {"State": "Enabled", "Health": "OK"}
+    return resource(
+        path, "SoftwareInventory.v1_10_0", part, Version=versions[part], Updateable=True, SoftwareId=part, Status=status
+    )
+
+
+# ---------------------------------------------------------------- updates
+
+
+def simple_update(inside: Interior, call: Call) -> Answer:
+    """The image is fetched before the answer, so that nothing need run behind it."""
+    _offered(inside, call, "simple")
+    wanted = call.request.json()
+    url, protocol, form = wanted.get("ImageURI"), wanted.get("TransferProtocol"), inside.quirks.update_protocol
+    if not isinstance(url, str) or not url:
+        raise Refusal(400, "ActionParameterMissing", "The action SimpleUpdate requires ImageURI.")
+    if form == "refused" and protocol is not None:
+        raise Refusal(400, "ActionParameterUnknown", "The parameter TransferProtocol is not known.")
+    if form in ("demanded", "bare") and protocol not in PROTOCOLS:
+        raise Refusal(400, "ActionParameterMissing", "The action SimpleUpdate requires TransferProtocol.")
+    if form == "bare" and "://" in url:
+        raise Refusal(400, "ActionParameterValueFormatError", "ImageURI has no scheme: TransferProtocol tells it.")
+    whole = url if "://" in url else f"{str(protocol).lower()}://{url}"
+    with tempfile.TemporaryFile() as file:
+        try:
+            inside.drivers.vmedia.fetch(whole, file)
+        except error.FishyError:
+            return _started(inside, call, None, "The image could not be downloaded.", ())
+        return _started(inside, call, _told(file), "The image is damaged.", _targets(wanted))
+
+
+def multipart_push(inside: Interior, call: Call) -> Answer:
+    _offered(inside, call, "multipart")
+    _, fields, files = parse_form_data(call.request.environ)
+    with contextlib.ExitStack() as received:
+        for file in files.values():
+            received.callback(file.close)
+        try:
+            parameters = json.loads(fields.get("UpdateParameters", ""))
+        except ValueError:
+            parameters = None
+        if not isinstance(parameters, dict) or "UpdateFile" not in files:
+            raise Refusal(400, "PropertyMissing", "UpdateParameters and UpdateFile are required parts.")
+        if inside.quirks.update_time_demanded and "@Redfish.OperationApplyTime" not in parameters:
+            raise Refusal(400, "PropertyMissing", "@Redfish.OperationApplyTime is a required part of UpdateParameters.")
+        return _started(inside, call, _told(files["UpdateFile"].stream), "The image is damaged.", _targets(parameters))
+
+
+def plain_push(inside: Interior, call: Call) -> Answer:
+    _offered(inside, call, "push")
+    source = get_input_stream(call.request.environ)
+    with tempfile.TemporaryFile() as file:
+        while chunk := source.read(CHUNK):
+            file.write(chunk)
+        return _started(inside, call, _told(file), "The image is damaged.", tuple(inside.push_targets))
+
+
+def _started(
+    inside: Interior, call: Call, told: tuple[str, str] | None, otherwise: str, targets: tuple[str, ...]
+) -> Answer:
+    """A Task at whose end the version is another one; or is not, and says why, or says nothing."""
+
+    def effect() -> bool:
+        if told is None or told[0] not in inside.firmware:
+            task.message = otherwise
+            return False
+        component, version = told
+        if targets and f"{INVENTORY}/{component}" not in targets:
+            task.message = f"The image is for {component}, which is not among the targets."
+            return False
+        if inside.quirks.update_lie != "unchanged":
+            _take(inside, component, version)
+        if component == "BMC" and inside.quirks.update_restart_s > 0:
+            inside.restart(inside.quirks.update_restart_s, inside.quirks.update_flaps)
+        return True
+
+    deferred = call.rule("task")
+    if deferred is not None and deferred.fire():
+        seconds, ends = deferred.rule.seconds, deferred.rule.ends
+    else:
+        seconds, ends = inside.quirks.update_s, COMPLETED
+    task = inside.tasks.start("Firmware update", seconds, effect, ends, SERVICE)
+    if inside.quirks.update_task_named:
+        return accepted(inside.tasks, task)
+    return Answer(200, {})
+
+
+def _take(inside: Interior, component: str, version: str) -> None:
+    if component == "BIOS" and inside.quirks.update_bios_at_boot:
+        for machine in inside.machines.values():
+            machine.board.firmware_pending[component] = version
+    else:
+        inside.firmware[component] = version
+
+
+def _targets(parameters: dict[str, Any]) -> tuple[str, ...]:
+    listed = parameters.get("Targets") or []
+    if not isinstance(listed, list):
+        raise Refusal(400, "PropertyValueTypeError", "Targets is no list.")
+    return tuple(str(target) for target in listed)
+
+
+def _offered(inside: Interior, call: Call, form: str) -> None:
+    if form not in inside.quirks.update_forms:
+        raise not_found(call.request.path)
+
+
+OWN_TASKS: Final = (SIMPLE, MULTIPART, PUSH)  # paths whose Tasks are begun here, with what the body held
+ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
+    ("GET", r"/UpdateService", update_service),
+    ("PATCH", r"/UpdateService", change_update_service),
+    ("GET", r"/UpdateService/FirmwareInventory", list_firmware),
+    ("GET", r"/UpdateService/FirmwareInventory/([^/]+)", show_firmware),
+    ("POST", r"/UpdateService/Actions/UpdateService\.SimpleUpdate", simple_update),
+    ("POST", r"/UpdateService/upload", multipart_push),
+    ("POST", r"/UpdateService/push", plain_push),
+)

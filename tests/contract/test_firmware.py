@@ -1,0 +1,280 @@
+"""Firmware: what is there, updates that the BMC fetches or is sent, and the ways in which an update is not one."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bcmetal_drivers.capabilities import Firmware, Job, Jobs, JobState, Limits, Power, PowerAction, need, offers
+from bcmetal_drivers.emulated.firmware import INVENTORY, image
+from bcmetal_drivers.emulated.rack import Rule
+from bcmetal_drivers.errors import Busy, DriverError, MaybeSent, Refused, Unsupported
+from bcmetal_drivers.steady import steadily
+from driver_bench import LIMITS, Seat
+
+BIOS, BMC, NIC = (f"{INVENTORY}/{part}" for part in ("BIOS", "BMC", "NIC.1"))
+UPDATE = r"/UpdateService/(Actions/|upload$|push$)"
+
+
+class Shelf(http.server.ThreadingHTTPServer):
+    """Serves what `files` holds, and counts it."""
+
+    files: dict[str, bytes]
+    fetched: list[str]
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class _Serves(http.server.BaseHTTPRequestHandler):
+    server: Shelf
+
+    def do_GET(self) -> None:
+        body = self.server.files.get(self.path)
+        self.server.fetched.append(self.path)
+        self.send_response(404 if body is None else 200)
+        self.send_header("Content-Length", str(len(body or b"")))
+        self.end_headers()
+        self.wfile.write(body or b"")
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def shelf() -> Iterator[Shelf]:
+    with Shelf(("127.0.0.1", 0), _Serves) as server:
+        server.files = {"/nic.bin": image("NIC.1", "23.1.0"), "/bios.bin": image("BIOS", "2.15.0")}
+        server.fetched = []
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join(timeout=5)
+
+
+def versions(bmc: Firmware) -> dict[str, str]:
+    return {component.ref: component.version for component in bmc.firmware()}
+
+
+def ended(bmc: object, job: Job) -> Job:
+    deadline = time.monotonic() + 5
+    while job.state is JobState.RUNNING and time.monotonic() < deadline:
+        time.sleep(0.02)
+        job = need(bmc, Jobs).job(job.ref)
+    return job
+
+
+def boot(seat: Seat) -> None:
+    power = need(seat.open(), Power)
+    power.set_power(PowerAction.OFF)
+    power.set_power(PowerAction.ON)
+
+
+def an_image(folder: Path, component: str = "NIC.1", version: str = "23.1.0") -> Path:
+    path = folder / "image.bin"
+    path.write_bytes(image(component, version, 300_000))
+    return path
+
+
+# ---------------------------------------------------------------- every driver
+
+
+def test_an_update_that_the_bmc_fetches_is_followed_and_changes_the_version(seat: Seat, shelf: Shelf) -> None:
+    opened = seat.open()
+    if not offers(opened, Firmware):
+        pytest.skip("this driver has no firmware updates")
+    bmc = need(opened, Firmware)
+    component = next(found for found in bmc.firmware() if found.ref == NIC)
+    assert (component.name, component.updateable, component.state) == ("NIC.1", True, "enabled")
+    seat.bmc.set(update_s=0.1)
+    job = bmc.update_firmware(f"{shelf.url}/nic.bin", (NIC,))
+    assert job.state is JobState.RUNNING
+    assert versions(bmc)[NIC] == component.version
+    assert ended(seat.open(), job).state is JobState.DONE
+    assert versions(bmc)[NIC] == "23.1.0"
+    assert shelf.fetched == ["/nic.bin"]
+
+
+@pytest.mark.parametrize("form", ["multipart", "push"])
+def test_an_image_that_is_sent_changes_the_version(redfish: Seat, tmp_path: Path, form: str) -> None:
+    redfish.bmc.set(update_forms=(form,))
+    bmc = need(redfish.open(), Firmware)
+    job = bmc.push_firmware(an_image(tmp_path), (NIC,))
+    assert ended(bmc, job).state is JobState.DONE
+    assert versions(bmc)[NIC] == "23.1.0"
+    assert ended(bmc, bmc.push_firmware(an_image(tmp_path, version="23.2.0"), (BIOS,))).state is JobState.FAILED
+    assert versions(bmc)[NIC] == "23.1.0"
+
+
+def test_a_bios_is_another_one_after_the_next_boot(redfish: Seat, shelf: Shelf) -> None:
+    bmc = need(redfish.open(), Firmware)
+    before = versions(bmc)[BIOS]
+    assert ended(bmc, bmc.update_firmware(f"{shelf.url}/bios.bin")).state is JobState.DONE
+    assert versions(bmc)[BIOS] == before
+    boot(redfish)
+    assert versions(bmc)[BIOS] == "2.15.0"
+
+
+# ---------------------------------------------------------------- forms
+
+
+@pytest.mark.parametrize("protocol", ["demanded", "refused", "bare"])
+def test_each_form_of_simple_update_is_found_and_remembered(redfish: Seat, shelf: Shelf, protocol: str) -> None:
+    redfish.bmc.set(update_protocol=protocol)
+    bmc = need(redfish.open(), Firmware)
+    assert ended(bmc, bmc.update_firmware(f"{shelf.url}/nic.bin", (NIC,))).state is JobState.DONE
+    asked = redfish.rack.requests(redfish.bmc)["POST"]
+    bmc.update_firmware(f"{shelf.url}/nic.bin", (NIC,))
+    assert redfish.rack.requests(redfish.bmc)["POST"] == asked + 1
+    assert versions(bmc)[NIC] == "23.1.0"
+
+
+def test_a_multipart_push_that_must_say_when_is_told(redfish: Seat, tmp_path: Path) -> None:
+    redfish.bmc.set(update_time_demanded=True)
+    bmc = need(redfish.open(), Firmware)
+    assert ended(bmc, bmc.push_firmware(an_image(tmp_path))).state is JobState.DONE
+
+
+def test_a_protocol_that_the_bmc_does_not_speak_is_not_tried(redfish: Seat) -> None:
+    with pytest.raises(Unsupported, match="NFS"):
+        need(redfish.open(), Firmware).update_firmware("nfs://127.0.0.1/nic.bin")
+    assert redfish.effects() == []
+
+
+def test_an_image_that_is_too_large_or_not_there_is_not_sent(redfish: Seat, tmp_path: Path) -> None:
+    redfish.bmc.set(update_largest=1000)
+    bmc = need(redfish.open(), Firmware)
+    for path in (an_image(tmp_path), tmp_path / "absent.bin"):
+        with pytest.raises(Refused):
+            bmc.push_firmware(path)
+    assert redfish.effects() == []
+
+
+def test_a_model_that_takes_no_firmware_says_so(redfish: Seat, tmp_path: Path) -> None:
+    redfish.bmc.set(update_forms=())
+    bmc = need(redfish.open(), Firmware)
+    with pytest.raises(Unsupported):
+        bmc.update_firmware("http://127.0.0.1:9/nic.bin")
+    with pytest.raises(Unsupported):
+        bmc.push_firmware(an_image(tmp_path))
+
+
+# ---------------------------------------------------------------- lies, losses
+
+
+@pytest.mark.parametrize("damage", ["absent", "damaged"])
+def test_an_image_that_did_not_arrive_whole_fails_with_the_reason(redfish: Seat, shelf: Shelf, damage: str) -> None:
+    shelf.files["/damaged.bin"] = image("NIC.1", "23.1.0")[:-1]
+    bmc = need(redfish.open(), Firmware)
+    job = ended(bmc, bmc.update_firmware(f"{shelf.url}/{damage}.bin"))
+    assert job.state is JobState.FAILED
+    assert "image" in job.message
+    assert versions(bmc)[NIC] != "23.1.0"
+
+
+def test_an_update_that_completes_and_changes_nothing_is_seen_by_its_version(redfish: Seat, shelf: Shelf) -> None:
+    redfish.bmc.set(update_lie="unchanged")
+    bmc = need(redfish.open(), Firmware)
+    assert ended(bmc, bmc.update_firmware(f"{shelf.url}/nic.bin")).state is JobState.DONE
+    assert versions(bmc)[NIC] != "23.1.0"
+
+
+ENDS: tuple[tuple[str, JobState], ...] = (
+    ("errors", JobState.FAILED),
+    ("exception", JobState.FAILED),
+    ("purged", JobState.UNKNOWN),
+)
+
+
+@pytest.mark.parametrize(("ends", "state"), ENDS)
+def test_a_task_that_ends_otherwise_than_well_is_no_success(
+    redfish: Seat, shelf: Shelf, ends: str, state: JobState
+) -> None:
+    redfish.rack.rule(Rule(action="task", method="POST", path=UPDATE, seconds=0.1, ends=ends))
+    bmc = need(redfish.open(), Firmware)
+    assert ended(bmc, bmc.update_firmware(f"{shelf.url}/nic.bin")).state is state
+    assert (versions(bmc)[NIC] == "23.1.0") is (ends == "purged")
+
+
+def test_a_task_that_cannot_be_found_at_first_is_not_gone(redfish: Seat, shelf: Shelf) -> None:
+    late = redfish.rack.rule(
+        Rule(action="refuse", method="GET", path=r"/Tasks/\d+$", times=3, status=404, message="No.")
+    )
+    bmc = need(redfish.open(), Firmware)
+    assert ended(bmc, bmc.update_firmware(f"{shelf.url}/nic.bin")).state is JobState.DONE
+    assert redfish.rack.fired(late) == 3
+
+
+def test_an_update_whose_task_is_not_named_is_found_among_the_tasks(
+    redfish: Seat, shelf: Shelf, tmp_path: Path
+) -> None:
+    redfish.bmc.set(update_task_named=False, update_s=0.1)
+    bmc = need(redfish.open(), Firmware)
+    job = bmc.update_firmware(f"{shelf.url}/nic.bin")
+    assert job.state is JobState.RUNNING
+    assert ended(bmc, job).state is JobState.DONE
+
+
+@pytest.mark.parametrize("way", ["fetched", "sent"])
+def test_a_lost_answer_to_an_update_is_looked_for_and_not_repeated(
+    redfish: Seat, shelf: Shelf, tmp_path: Path, way: str
+) -> None:
+    redfish.bmc.set(update_s=0.1)
+    redfish.rack.rule(Rule(action="drop_after", method="POST", path=UPDATE, times=1))
+    bmc = need(redfish.open(), Firmware)
+    job = bmc.update_firmware(f"{shelf.url}/nic.bin") if way == "fetched" else bmc.push_firmware(an_image(tmp_path))
+    assert ended(bmc, job).state is JobState.DONE
+    assert len(redfish.effects()) == 1
+
+
+def test_an_update_that_never_arrived_is_maybe_sent(redfish: Seat, shelf: Shelf) -> None:
+    redfish.rack.rule(Rule(action="drop_before", method="POST", path=UPDATE, times=1))
+    with pytest.raises(MaybeSent):
+        need(redfish.open(), Firmware).update_firmware(f"{shelf.url}/nic.bin")
+
+
+# ---------------------------------------------------------------- the BMC restarts
+
+
+def test_a_bmc_that_restarts_and_flaps_after_its_update_is_believed_after_reads_in_a_row(
+    redfish: Seat, shelf: Shelf
+) -> None:
+    redfish.bmc.set(update_restart_s=0.3, update_flaps=3)
+    shelf.files["/bmc.bin"] = image("BMC", "2.0.0")
+    redfish.rack.rule(Rule(action="task", method="POST", path=UPDATE, seconds=0.1, ends="purged", times=1))
+    bmc = need(redfish.open(Limits(connect_s=1, read_s=1, total_s=3)), Firmware)
+    job = bmc.update_firmware(f"{shelf.url}/bmc.bin", (BMC,))
+    failures, deadline = 0, time.monotonic() + 10
+    found: Any = None
+    while found is None and time.monotonic() < deadline:
+        try:
+            found = steadily(lambda: versions(bmc), 3, 0.05)
+            found = found if found[BMC] == "2.0.0" else None
+        except DriverError:
+            failures += 1
+            time.sleep(0.05)
+    assert found is not None
+    assert failures > 0
+    assert need(bmc, Jobs).job(job.ref).state is JobState.UNKNOWN
+
+
+def test_reads_that_differ_are_not_steady() -> None:
+    answers = iter([1, 1, 2])
+    with pytest.raises(Busy):
+        steadily(lambda: next(answers), 3, 0.0)
+    assert steadily(lambda: 7, 3, 0.0) == 7
+
+
+def test_an_observed_bmc_gets_no_firmware(redfish: Seat, tmp_path: Path) -> None:
+    bmc = need(redfish.open(Limits(LIMITS.connect_s, LIMITS.read_s, LIMITS.total_s, write_allowed=False)), Firmware)
+    with pytest.raises(Refused):
+        bmc.push_firmware(an_image(tmp_path))
+    assert redfish.effects() == []
