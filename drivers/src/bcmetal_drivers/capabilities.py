@@ -162,7 +162,7 @@ class BmcInfo:
 
 @dataclass(frozen=True, slots=True)
 class Drive:
-    """A drive as its BMC lists it. `erasable`: the BMC offers an erase of it. `erased_at_ms` is not something BMCs tell."""
+    """A drive as its BMC lists it. `serial` is "" in an inventory where the BMC tells none. `erasable`: the BMC offers an erase of it."""
 
     serial: str
     model: str | None = None
@@ -173,18 +173,29 @@ class Drive:
     erasable: bool = False
     has_data: bool | None = None  # None: the BMC does not tell whether blocks are written
     health: str | None = None
+    manufacturer: str | None = None
+    part_number: str | None = None
+    firmware: str | None = None
+    protocol: str | None = None  # Redfish's word: NVMe, SATA, SAS, PCIe
+    life_left_percent: int | None = None
+    slot: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """What the BMC sees. `sections` names each section read with `ok`, `absent`, or what was wrong with it."""
+    """What the BMC sees. Parts are mappings with `id`, `name`, `manufacturer`, `model`, `partNumber`, `serial`, `firmware`, `health` and
+    `path`, as far as they are told, and what is their kind's own: `cores`, `capacityBytes`, `mac`, `linkStatus`, `capacityWatts` …
+
+    `sections` names each section read with `ok`, `absent`, `partial: …` (what came is kept), `unknown: …` (the BMC tells nothing of what
+    must be there), or what was wrong with it. `sources`: the collections and documents that it came from. `read_at`: RFC 3339.
+    """
 
     identity: Identity
     bmc: BmcInfo
     cpus: tuple[Mapping[str, object], ...] = ()
     memory_bytes: int | None = None
     dimms: tuple[Mapping[str, object], ...] = ()
-    nics: tuple[Mapping[str, object], ...] = ()
+    nics: tuple[Mapping[str, object], ...] = ()  # one for each MAC
     drives: tuple[Drive, ...] = ()
     gpus: tuple[Mapping[str, object], ...] = ()
     tpm: Mapping[str, object] | None = None
@@ -193,6 +204,14 @@ class Inventory:
     secure_boot: bool | None = None
     capabilities: tuple[str, ...] = ()  # names of the Protocols that this model really offers
     sections: Mapping[str, str] = field(default_factory=dict)
+    adapters: tuple[Mapping[str, object], ...] = ()  # network cards, also those without a MAC that is told
+    volumes: tuple[Volume, ...] = ()
+    psus: tuple[Mapping[str, object], ...] = ()
+    fans: tuple[Mapping[str, object], ...] = ()
+    pcie: tuple[Mapping[str, object], ...] = ()
+    bios_version: str | None = None
+    sources: Mapping[str, str] = field(default_factory=dict)
+    read_at: Mapping[str, str] = field(default_factory=dict)
 
 
 class JobState(StrEnum):

@@ -37,7 +37,7 @@ from bcmetal_drivers.errors import (
 )
 from bcmetal_drivers.refusals import error_view, refusal, says_failure, words
 from bcmetal_drivers.schemes import REDFISH_HTTP
-from bcmetal_drivers.session import Session
+from bcmetal_drivers.session import ROOT, Session
 from bcmetal_drivers.tcp import Deadline
 from bcmetal_drivers.wire import Answer, Line, Upload
 
@@ -66,7 +66,8 @@ class Door:
         host = f"[{address.host}]" if ":" in address.host else address.host
         self.origin = f"{'http' if plain else 'https'}://{host}:{address.port}"
         self._line = Line(self.origin, address.host, address.port, None if plain else trust, limits)
-        self._session = Session(credential, self._send, self.origin) if credential else None
+        self._session = Session(credential, self._for_login, self.origin) if credential else None
+        self._root: Answer | None = None
         self._deadline: Deadline | None = None
         self._lock = threading.RLock()
         self._drops = False  # this BMC drops kept-alive lines: each request gets one of its own
@@ -174,7 +175,16 @@ class Door:
 
     def anonymous(self, path: str) -> Answer:
         """A GET without credentials; its status is not looked at."""
-        return self._send("GET", self._own(path), {}, None)
+        answer = self._send("GET", self._own(path), {}, None)
+        if path == ROOT and answer.status_code == 200:
+            self._root = answer
+        return answer
+
+    def _for_login(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
+        """The service root, which tells where sessions are, is not read anew for it."""
+        if method == "GET" and path == ROOT and not headers:
+            return self._root or self.anonymous(ROOT)
+        return self._send(method, path, headers, body)
 
     def _checked(self, method: str, path: str, data: object, headers: Mapping[str, str] | None) -> Answer:
         own = self._own(path)

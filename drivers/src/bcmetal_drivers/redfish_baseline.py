@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from bcmetal_drivers import redfish_identity as parts
 from bcmetal_drivers.capabilities import Account, BiosValue
 from bcmetal_drivers.door import tolerated
 from bcmetal_drivers.errors import MaybeSent, NotAsAsked, Refused, Unsupported
 from bcmetal_drivers.redfish_accounts import accounts, service
 from bcmetal_drivers.redfish_bios import bios, offered, registry
 from bcmetal_drivers.redfish_boot import mode_of, secure_boot_of
-from bcmetal_drivers.redfish_inventory import Sections
+from bcmetal_drivers.redfish_firmware_list import firmware
+from bcmetal_drivers.redfish_nics import mac_of
+from bcmetal_drivers.redfish_sections import Sections
 from bcmetal_drivers.redfish_tree import Doc, Tree, dig, link, number, text
 
 SERVICES: Final = ("HTTP", "HTTPS", "IPMI", "SSH", "SNMP", "Telnet", "KVMIP", "VirtualMedia", "SSDP", "RFB", "RDP")
@@ -33,7 +34,7 @@ def baseline(tree: Tree) -> Mapping[str, object]:
         "network": sections.read("network", lambda: [_network(tree, doc) for doc in managers]),
         "services": sections.read("services", lambda: [_services(tree, doc) for doc in managers]),
         "subscriptions": sections.read("subscriptions", lambda: [where for _, where in _subscriptions(tree)]),
-        "firmware": sections.read("firmware", lambda: dict(parts.firmware(tree))),
+        "firmware": sections.read("firmware", lambda: dict(firmware(tree))),
         "bmc": [{"model": text(doc, "Model"), "firmware": text(doc, "FirmwareVersion")} for doc in managers],
         "boot": sections.read("boot", lambda: _boot(tree, system)),
         "secureBoot": sections.read("secureBoot", lambda: secure_boot_of(tree.find(link(system, "SecureBoot")))),
@@ -65,7 +66,7 @@ def _network(tree: Tree, manager: Doc) -> list[dict[str, Any]]:
     """Addresses that the network gives are told by their origin alone: a lease may be another one tomorrow."""
     return [
         {
-            "mac": parts.mac_of(text(doc, "PermanentMACAddress") or text(doc, "MACAddress")),
+            "mac": mac_of(text(doc, "PermanentMACAddress") or text(doc, "MACAddress")),
             "hostname": text(doc, "HostName"),
             "ipv4": _addresses(doc, "IPv4Addresses"),
             "ipv6": _addresses(doc, "IPv6Addresses"),

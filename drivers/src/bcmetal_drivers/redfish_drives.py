@@ -1,31 +1,49 @@
-"""Drives over Redfish, and the BMC's own erase of them (Drive.SecureErase)."""
+"""Drives and volumes over Redfish, and the BMC's own erase of drives (Drive.SecureErase)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, Protocol
 
-from bcmetal_drivers.capabilities import Drive, Job
+from bcmetal_drivers.capabilities import Drive, Job, Volume
 from bcmetal_drivers.errors import Refused, Unsupported
-from bcmetal_drivers.redfish_power import health_of
+from bcmetal_drivers.redfish_chassis import Look
+from bcmetal_drivers.redfish_parts import count, first, health, is_absent, order, place, said
+from bcmetal_drivers.redfish_reading import key
 from bcmetal_drivers.redfish_tasks import read_job, started
 from bcmetal_drivers.redfish_tree import Doc, Tree, action_target, dig, link, links, number, text
 
 SECURE_ERASE: Final = "#Drive.SecureErase"
 MEDIA: Final = {"SSD": "ssd", "HDD": "hdd"}
+NVME: Final = ("nvme", "pcie")  # protocols; iDRAC 9 says PCIe of NVMe drives
+NAMES: Final = ("NAA", "EUI", "UUID", "NGUID")
+RAID_OF: Final = {  # VolumeType, of before RAIDType
+    "NonRedundant": "RAID0", "Mirrored": "RAID1", "StripedWithParity": "RAID5", "SpannedMirrors": "RAID10",
+    "SpannedStripesWithParity": "RAID50",
+}  # fmt: skip
+DEVICES: Final = 512
+
+Find = Callable[[str | None], "dict[str, Any] | None"]
+
+
+class Reads(Protocol):
+    def documents(self, path: str | None) -> Iterator[tuple[str, dict[str, Any]]]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
     path: str
     doc: Doc
-    with_volumes: bool  # its storage keeps volumes
+    storage: Doc | None = None  # None: only its chassis lists it
+
+
+# ---------------------------------------------------------------- the capability
 
 
 def drives(tree: Tree) -> tuple[Drive, ...]:
     """Those that have a serial number: without one nobody can say which drive was meant."""
-    return tuple(drive for drive in map(_drive, _all(tree)) if drive.serial)
+    return tuple(drive for drive in (_drive(found, tree.find) for found in _all(tree)) if drive.serial)
 
 
 def erase(tree: Tree, serial: str) -> Job:
@@ -47,15 +65,93 @@ def erase_job(tree: Tree, ref: str) -> Job:
 
 
 def _all(tree: Tree) -> Iterator[_Found]:
-    """All drives of all storage of the system, each once."""
+    """All drives of the system's storage, each once; where no storage has any, those of its chassis."""
+    system = tree.system()
+    found = False
+    for one in _of_storages(tree, tree.find, system):
+        found = True
+        yield one
+    if not found:
+        for path in links(system, "Links", "Chassis"):
+            yield from _of_chassis(tree, tree.find, tree.find(path) or {})
+
+
+# ---------------------------------------------------------------- the inventory
+
+
+def drives_seen(look: Look) -> Iterator[Drive]:
+    """From every place: Storage, the chassis where the machine is the BMC's only one, and SimpleStorage where there is nothing else."""
+    reading = look.reading
+    in_chassis = [one for _, chassis in look.chassis for one in _of_chassis(reading, reading.lenient, chassis)]
+    for _, storage in reading.documents(link(look.system, "Storage")):
+        list(reading.documents(link(storage, "Volumes")))  # all at once, before the drives name them one by one
     seen: set[str] = set()
-    for _, storage in tree.documents(link(tree.system(), "Storage")):
-        for path in links(storage, "Drives"):
-            if path not in seen:
-                seen.add(path)
-                doc = tree.find(path)
-                if doc is not None:
-                    yield _Found(path, doc, link(storage, "Volumes") is not None)
+    serials: set[str] = set()
+    for found in (*_of_storages(reading, reading.lenient, look.system), *in_chassis):
+        drive = _drive(found, reading.lenient)
+        if key(found.path) not in seen and not is_absent(found.doc) and (drive.serial or drive.model):
+            seen.add(key(found.path))
+            if found.storage is not None or drive.serial not in serials:
+                serials.update({drive.serial} - {""})
+                yield drive
+    if not seen:
+        yield from _simple(look)
+
+
+def volumes_seen(look: Look) -> Iterator[Volume]:
+    for _, storage in look.reading.documents(link(look.system, "Storage")):
+        for path, doc in look.reading.documents(link(storage, "Volumes")):
+            kind = said(doc, "RAIDType") or RAID_OF.get(text(doc, "VolumeType") or "")
+            on = (look.reading.lenient(drive) for drive in links(doc, "Links", "Drives"))
+            yield Volume(
+                ref=path,
+                name=said(doc, "DisplayName") or said(doc, "Name") or path.rpartition("/")[2],
+                raid=kind if kind and kind.upper().startswith("RAID") else None,
+                capacity_bytes=count(doc, "CapacityBytes"),
+                drives=tuple(sorted(serial for drive in on if (serial := said(drive, "SerialNumber")))),
+                health=health(doc),
+            )
+
+
+def in_order(found: Iterable[Drive]) -> tuple[Drive, ...]:
+    return tuple(sorted(found, key=lambda drive: order(drive.path or "")))
+
+
+def _of_storages(reads: Reads, find: Find, system: Doc) -> Iterator[_Found]:
+    seen: set[str] = set()
+    for _, storage in reads.documents(link(system, "Storage")):
+        listed = ((path, find(path)) for path in links(storage, "Drives"))
+        inside = reads.documents(link(storage, "Drives"))  # a collection, in later versions of the standard
+        for path, doc in (*listed, *inside):
+            if doc is not None and key(path) not in seen:
+                seen.add(key(path))
+                yield _Found(path, doc, storage)
+
+
+def _of_chassis(reads: Reads, find: Find, chassis: Doc) -> Iterator[_Found]:
+    seen: set[str] = set()
+    inside = reads.documents(link(chassis, "Drives"))
+    listed = ((path, find(path)) for path in links(chassis, "Links", "Drives"))
+    for path, doc in (*inside, *listed):
+        if doc is not None and key(path) not in seen:
+            seen.add(key(path))
+            yield _Found(path, doc)
+
+
+def _simple(look: Look) -> Iterator[Drive]:
+    """SimpleStorage tells neither serial numbers nor what its devices are."""
+    for path, doc in look.reading.documents(link(look.system, "SimpleStorage")):
+        devices = dig(doc, "Devices")
+        for n, device in enumerate(devices[:DEVICES] if isinstance(devices, list) else []):
+            model, capacity = said(device, "Model"), count(device, "CapacityBytes")
+            if (model or capacity) and not is_absent(device):
+                yield Drive(
+                    "", model, capacity, path=f"{path}#/Devices/{n}", health=health(device),
+                    manufacturer=said(device, "Manufacturer"),
+                )  # fmt: skip
+
+
+# ---------------------------------------------------------------- one drive
 
 
 def _running(doc: Doc) -> str | None:
@@ -68,43 +164,67 @@ def _running(doc: Doc) -> str | None:
     return None
 
 
-def _drive(found: _Found) -> Drive:
+def _drive(found: _Found, find: Find) -> Drive:
     doc = found.doc
-    capacity = number(doc, "CapacityBytes")
-    media = "nvme" if _is_nvme(doc) else MEDIA.get((text(doc, "MediaType") or "").upper())
+    left = number(doc, "PredictedMediaLifeLeftPercent")
+    media = "nvme" if _is_nvme(found) else MEDIA.get((text(doc, "MediaType") or "").upper())
     return Drive(
-        serial=text(doc, "SerialNumber") or "",
-        model=text(doc, "Model"),
-        capacity_bytes=int(capacity) if capacity else None,
+        serial=said(doc, "SerialNumber") or "",
+        model=said(doc, "Model"),
+        capacity_bytes=count(doc, "CapacityBytes"),
         media=media,
         wwn=_wwn(doc),
         path=found.path,
         erasable=action_target(doc, SECURE_ERASE) is not None,
-        has_data=_has_data(found),
-        health=health_of(doc),
+        has_data=_has_data(found, find),
+        health=health(doc),
+        manufacturer=said(doc, "Manufacturer"),
+        part_number=said(doc, "PartNumber"),
+        firmware=said(doc, "Revision") or said(doc, "FirmwareVersion"),
+        protocol=said(doc, "Protocol"),
+        life_left_percent=int(left) if left is not None and 0 <= left <= 100 else None,
+        slot=place(doc),
     )
 
 
-def _has_data(found: _Found) -> bool | None:
+def _has_data(found: _Found, find: Find) -> bool | None:
     """Volumes on the drive are data. That there are none says something only where a controller keeps volumes.
 
-    NVMe drives that hang on the processor list none, full or empty (seen on Lenovo XCC 2.83 and HPE iLO 5 2.72).
+    NVMe drives that hang on the processor list none, full or empty (seen on Lenovo XCC 2.83 and HPE iLO 5 2.72), or one that is the
+    drive itself (iDRAC 9 6.00: a RawDevice without a RAIDType).
     """
     volumes = dig(found.doc, "Links", "Volumes")
     if not isinstance(volumes, list):
         return None
+    nvme = _is_nvme(found)
     if volumes:
-        return True
-    return False if found.with_volumes and not _is_nvme(found.doc) else None
+        docs = [find(path) for path in links(found.doc, "Links", "Volumes")] if nvme else []
+        return None if docs and all(_is_the_drive(doc) for doc in docs) else True
+    return False if link(found.storage, "Volumes") is not None and not nvme else None
 
 
-def _is_nvme(doc: Doc) -> bool:
-    return (text(doc, "Protocol") or "").lower().startswith("nvme")
+def _is_the_drive(volume: Doc | None) -> bool:
+    return text(volume, "VolumeType") == "RawDevice" and text(volume, "RAIDType") is None
+
+
+def _is_nvme(found: _Found) -> bool:
+    """By its protocol; where it names none, by those of its controllers, or by the name of its storage."""
+    doc, storage = found.doc, found.storage
+    if (text(doc, "MediaType") or "").upper() == "HDD":
+        return False
+    protocol = (said(doc, "Protocol") or "").lower()
+    if protocol:
+        return protocol.startswith(NVME)
+    told = dig(first(dig(storage, "StorageControllers")), "SupportedDeviceProtocols")
+    if isinstance(told, list) and told:
+        return all(str(one).lower().startswith(NVME) for one in told)
+    words = " ".join(str(text(one, name) or "") for one in (doc, storage) for name in ("Id", "Name"))
+    return "nvme" in words.lower()
 
 
 def _wwn(doc: Doc) -> str | None:
     identifiers = dig(doc, "Identifiers")
-    for identifier in identifiers if isinstance(identifiers, list) else []:
-        if text(identifier, "DurableNameFormat") in ("NAA", "EUI", "UUID"):
+    for identifier in identifiers if isinstance(identifiers, list) else [identifiers]:
+        if text(identifier, "DurableNameFormat") in NAMES and said(identifier, "DurableName"):
             return text(identifier, "DurableName")
     return None

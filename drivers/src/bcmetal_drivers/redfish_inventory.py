@@ -2,94 +2,124 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from collections.abc import Iterable
+from typing import Final
 
 import sushy.exceptions
 
 from bcmetal_drivers import redfish_bios
-from bcmetal_drivers import redfish_identity as parts
 from bcmetal_drivers.capabilities import BmcInfo, Identity, Inventory
-from bcmetal_drivers.door import STUMBLES, translated
-from bcmetal_drivers.errors import (
-    DriverError,
-    LockedOut,
-    PasswordChangeRequired,
-    RejectedCredentials,
-    Unreachable,
-    UntrustedCertificate,
-)
+from bcmetal_drivers.errors import DriverError
 from bcmetal_drivers.redfish_boot import mode_of, secure_boot_of
-from bcmetal_drivers.redfish_drives import drives
+from bcmetal_drivers.redfish_chassis import Look, around, fans, pcie_devices, pcie_part, power_supplies, tpm_of
+from bcmetal_drivers.redfish_drives import drives_seen, in_order, volumes_seen
+from bcmetal_drivers.redfish_firmware_list import versions
+from bcmetal_drivers.redfish_identity import bmc_info, identity_of
+from bcmetal_drivers.redfish_memory import dimms, memory_bytes
+from bcmetal_drivers.redfish_nics import Nics
+from bcmetal_drivers.redfish_parts import Part, order, said
 from bcmetal_drivers.redfish_power import RESET
-from bcmetal_drivers.redfish_tree import Doc, Tree, action_target, dig, link
+from bcmetal_drivers.redfish_processors import cpus, from_summary, gpus
+from bcmetal_drivers.redfish_reading import Reading
+from bcmetal_drivers.redfish_sections import Sections
+from bcmetal_drivers.redfish_tree import Doc, Tree, action_target, dig, link, links
 
-T = TypeVar("T")
-NO_SECTION_HELPS: Final = (RejectedCredentials, PasswordChangeRequired, UntrustedCertificate, LockedOut, Unreachable)
-
-
-@dataclass(slots=True)
-class Sections:
-    """Reads each section with its own status: `ok`, `absent`, or what was wrong."""
-
-    tree: Tree
-    status: dict[str, str] = field(default_factory=dict)
-
-    def read(self, name: str, fn: Callable[[], T]) -> T | None:
-        """None when it could not be read."""
-        try:
-            found = fn()
-        except NO_SECTION_HELPS:
-            raise
-        except DriverError as error:
-            self.status[name] = str(error)
-        except sushy.exceptions.HTTPError as error:
-            ours = translated(error)
-            if isinstance(ours, NO_SECTION_HELPS):
-                raise ours from error
-            self.status[name] = str(ours)
-        except STUMBLES as error:
-            self.status[name] = f"the answer is not what the standard says ({type(error).__name__})"
-        else:
-            self.status[name] = "ok" if found not in (None, (), [], {}, ((), ())) else "absent"
-            return found
-        return None
+WHOLE: Final = ("ok", "absent")
+UNKNOWN: Final = "unknown: the BMC tells of none; it may while the machine is on"
 
 
 def inventory(tree: Tree) -> Inventory:
-    """Raises only what makes every section vain; a slow BMC's inventory ends with the sections that came in time."""
-    system = tree.system()
-    sections = Sections(tree)
-    nics = sections.read("nics", lambda: tuple(parts.nics(tree, system))) or ()
-    found_drives = sections.read("drives", lambda: drives(tree)) or ()
-    bmc = sections.read("bmc", lambda: parts.bmc_info(tree)) or BmcInfo(certificate_fp=tree.door.certificate_fp)
-    secure = sections.read("secureBoot", lambda: secure_boot_of(tree.find(link(system, "SecureBoot"))))
-    cpus, gpus = sections.read("processors", lambda: parts.cpus_and_gpus(tree, system)) or ((), ())
-    dimms = sections.read("memory", lambda: tuple(parts.dimms(tree, system))) or ()
-    firmware = sections.read("firmware", lambda: parts.firmware(tree)) or {}
-    processors = sections.status.pop("processors")
-    for name, found in (("cpus", cpus), ("gpus", gpus)):
-        sections.status[name] = processors if found or processors != "ok" else "absent"
-    tpm = sections.read("tpm", lambda: parts.tpm_of(system))
-    identity = sections.read("identity", lambda: parts.identity_of(tree, system, nics))
-    memory = parts.memory_bytes(system) or sum(int(str(dimm["capacityBytes"])) for dimm in dimms) or None
-    return Inventory(
-        identity=identity or Identity(system_path=tree.system_path()),
-        bmc=bmc,
-        cpus=cpus,
-        memory_bytes=memory,
-        dimms=dimms,
-        nics=nics,
-        drives=found_drives,
-        gpus=gpus,
-        tpm=tpm,
-        firmware=firmware,
-        boot_mode=mode_of(system),
-        secure_boot=secure,
-        capabilities=_offered(tree, system, any(drive.erasable for drive in found_drives)),
-        sections=sections.status,
-    )
+    """Raises only what makes every section vain; a slow BMC's inventory ends with the sections that came in time.
+
+    What tells the machine, and what is needed to start and to erase it, is read first.
+    """
+    with tree.reading() as reading:
+        system = tree.system()
+        sections = Sections(tree)
+        bare = Look(tree, reading, system)
+        look = sections.read("chassis", lambda: around(bare)) or bare
+        nics = _nics(sections, look)
+        found_drives = in_order(sections.collect("drives", drives_seen(look)))
+        bmc = sections.read("bmc", lambda: bmc_info(tree)) or BmcInfo(certificate_fp=tree.door.certificate_fp)
+        secure = sections.read("secureBoot", lambda: secure_boot_of(tree.find(link(system, "SecureBoot"))))
+        processors = _sorted(sections.collect("cpus", cpus(look)))
+        modules = _sorted(sections.collect("memory", dimms(look)))
+        memory = memory_bytes(system, modules, sections.status["memory"] in WHOLE)
+        processors = _summed(sections, system, processors)
+        if memory is None:
+            _unknown(sections, "memory")
+        elif not modules and sections.status["memory"] == "absent":
+            sections.status["memory"], sections.source["memory"] = "ok", f"{tree.system_path()} (MemorySummary)"
+        tpm = sections.read("tpm", lambda: tpm_of(look))
+        devices = sections.collect("pcie", pcie_devices(look))
+        pcie = _sorted(pcie_part(path, doc) for path, doc in devices)
+        others: list[Part] = [*nics.adapters, *({"serial": one.serial} for one in found_drives if one.serial)]
+        found_gpus = _sorted(sections.collect("gpus", gpus(look, devices, others)))
+        return Inventory(
+            identity=sections.read("identity", lambda: identity_of(look, nics.nics))
+            or Identity(system_path=tree.system_path()),
+            bmc=bmc,
+            cpus=processors,
+            memory_bytes=memory,
+            dimms=modules,
+            nics=nics.nics,
+            adapters=nics.adapters,
+            drives=found_drives,
+            gpus=found_gpus,
+            tpm=tpm,
+            pcie=pcie,
+            psus=_sorted(sections.collect("psus", power_supplies(look))),
+            fans=_sorted(sections.collect("fans", fans(look))),
+            volumes=tuple(sorted(sections.collect("volumes", volumes_seen(look)), key=lambda one: order(one.ref))),
+            firmware=sections.read("firmware", lambda: _firmware(tree, reading)) or {},
+            bios_version=said(system, "BiosVersion"),
+            boot_mode=mode_of(system),
+            secure_boot=secure,
+            capabilities=_offered(tree, system, any(drive.erasable for drive in found_drives)),
+            sections=sections.status,
+            sources=sections.source,
+            read_at=sections.read_at,
+        )
+
+
+def _nics(sections: Sections, look: Look) -> Nics:
+    """What came before an error stays."""
+    nics = Nics()
+
+    def read() -> tuple[Part, ...]:
+        nics.read(look)
+        return nics.nics
+
+    if sections.read("nics", read) is None and nics.nics:
+        sections.status["nics"] = f"partial: {sections.status['nics']}"
+    return nics
+
+
+def _summed(sections: Sections, system: Doc, found: tuple[Part, ...]) -> tuple[Part, ...]:
+    """Where no processor is told of, what the system's summary says; a machine without CPUs there is none."""
+    if found or sections.status["cpus"] not in WHOLE:
+        return found
+    summed = tuple(from_summary(system))
+    if summed:
+        sections.status["cpus"] = "ok"
+        sections.source["cpus"] = f"{sections.tree.system_path()} (ProcessorSummary)"
+    else:
+        _unknown(sections, "cpus")
+    return summed
+
+
+def _unknown(sections: Sections, name: str) -> None:
+    if sections.status[name] in WHOLE:
+        sections.status[name] = UNKNOWN
+
+
+def _firmware(tree: Tree, reading: Reading) -> dict[str, str]:
+    service = reading.lenient(link(tree.root(), "UpdateService"))
+    return dict(versions(reading.documents(link(service, "FirmwareInventory"))))
+
+
+def _sorted(found: Iterable[Part]) -> tuple[Part, ...]:
+    return tuple(sorted(found, key=lambda one: order(str(one.get("path") or ""))))
 
 
 def _offered(tree: Tree, system: Doc, erases: bool) -> tuple[str, ...]:
@@ -115,6 +145,6 @@ def _has_media(tree: Tree, system: Doc) -> bool:
     if link(system, "VirtualMedia"):
         return True
     try:
-        return any(link(tree.find(path), "VirtualMedia") for path in parts.managed_by(system))
+        return any(link(tree.find(path), "VirtualMedia") for path in links(system, "Links", "ManagedBy"))
     except (DriverError, sushy.exceptions.HTTPError):
         return False

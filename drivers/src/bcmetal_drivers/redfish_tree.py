@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ import sushy.exceptions
 from bcmetal_drivers.capabilities import BmcAddress
 from bcmetal_drivers.door import PATH_LIMIT, Door, tolerated
 from bcmetal_drivers.errors import AmbiguousSystem, Busy, Malformed, NoSuchSystem, NotThisService, Refused, Unsupported
+from bcmetal_drivers.redfish_reading import Reading, key
 from bcmetal_drivers.redfish_tasks import wait_for
 from bcmetal_drivers.session import ROOT
 from bcmetal_drivers.wire import Answer
@@ -55,8 +57,8 @@ def number(doc: Any, *keys: str) -> float | None:
 
 
 def dig(doc: Any, *keys: str) -> Any:
-    for key in keys:
-        doc = doc.get(key) if isinstance(doc, Mapping) else None
+    for name in keys:
+        doc = doc.get(name) if isinstance(doc, Mapping) else None
     return doc
 
 
@@ -101,8 +103,25 @@ class Tree:
     door: Door
     address: BmcAddress
     learned: dict[str, Any] = field(default_factory=dict)
+    _reading: Reading | None = None
+
+    @contextmanager
+    def reading(self) -> Iterator[Reading]:
+        """Until its end, each resource is read at most once. Not for what is written meanwhile."""
+        outer = self._reading
+        self._reading = outer or Reading(self)
+        try:
+            yield self._reading
+        finally:
+            self._reading = outer
+
+    @property
+    def now_reading(self) -> Reading | None:
+        return self._reading
 
     def get(self, path: str) -> dict[str, Any]:
+        if self._reading is not None:
+            return self._reading.get(path)
         return self.door.get(path).json()
 
     def find(self, path: str | None) -> dict[str, Any] | None:
@@ -165,7 +184,7 @@ class Tree:
     # ------------------------------------------------------------ the system
 
     def system_path(self) -> str:
-        """Raises NoSuchSystem, AmbiguousSystem."""
+        """The one that the address names, else the only one, else the only one that is a host. Raises NoSuchSystem, AmbiguousSystem."""
         known: str | None = self.learned.get("system")
         if known is None:
             known = self.address.system_path or self._only_system()
@@ -177,12 +196,22 @@ class Tree:
         if not systems:
             raise NoSuchSystem(f"{self.address}: the BMC lists no system")
         if len(systems) > 1:
-            able = [path for path in systems[:SYSTEMS] if is_host(self.find(path))]
-            if len(able) == 1:
+            found = {path: self.find(path) for path in systems[:SYSTEMS]}
+            able = [path for path, doc in found.items() if is_host(doc)]
+            if len(able) == 1 and None not in found.values():  # what cannot be read now may be a host
                 return able[0]
             named = ", ".join(able or systems)
             raise AmbiguousSystem(f"{self.address}: the BMC has several systems, name one: {named}")
         return systems[0]
+
+    def others(self) -> tuple[str, ...] | None:
+        """The systems beside ours, none of which is a host, such as a baseboard of GPUs; None where one is, or cannot be read."""
+        own = key(self.system_path())
+        if link(self.root(), "Systems") is None:
+            return ()
+        beside = [path for path in self._systems()[:SYSTEMS] if key(path) != own]
+        found = [self.find(path) for path in beside]
+        return None if any(doc is None or is_host(doc) for doc in found) else tuple(beside)
 
     def _systems(self) -> tuple[str, ...]:
         collection = link(self.root(), "Systems")
@@ -277,9 +306,23 @@ def same(before: Any, now: Any, body: Any) -> bool:
     return bool(before == now)
 
 
+HOST_PARTS: Final = (
+    "Bios",
+    "SecureBoot",
+    "EthernetInterfaces",
+    "NetworkInterfaces",
+    "Storage",
+    "SimpleStorage",
+    "VirtualMedia",
+)
+
+
 def is_host(doc: Doc | None) -> bool:
-    """Whether a system is a machine that can be started: a witness node has no reset, a baseboard of GPUs beside its host no boot."""
-    return doc is not None and action_target(doc, "#ComputerSystem.Reset") is not None and bool(dig(doc, "Boot"))
+    """Whether a system is a machine that can be started: a witness node has no reset, a baseboard of GPUs beside its host no boot or BIOS."""
+    if doc is None or text(doc, "SystemType") not in (None, "Physical", "OS"):
+        return False
+    boots = bool(dig(doc, "Boot")) and action_target(doc, "#ComputerSystem.Reset") is not None
+    return boots and any(link(doc, part) for part in HOST_PARTS)
 
 
 def is_root(doc: Doc) -> bool:

@@ -62,6 +62,8 @@ class RecordedBmc:
         self.password = password or SecretStr(secrets.token_urlsafe(12))
         self.quirks = Quirks()
         self.reads: Counter[str] = Counter()  # by path in lower case, without a slash at its end; logins are no reads
+        self.requests = 0  # reads, as requests: one with $expand reads many resources
+        self.expands = True  # answers $expand where the tree's root says that it can
         self.writes: list[tuple[str, str]] = []  # method and path of those that were applied
         self._lock = threading.Lock()
         self._accounts = Accounts(username, self.password, time.monotonic, lambda failures: None)
@@ -130,7 +132,8 @@ class RecordedBmc:
             self._authenticate(request)
         if request.reads:
             self.reads[path] += 1
-            return self._read(path)
+            self.requests += 1
+            return self._expanded(request, self._read(path))
         if request.method == "DELETE" and path.rpartition("/")[0] == self._sessions_path:
             if not self._sessions.close(path.rpartition("/")[2]):
                 raise not_found(request.path)
@@ -172,6 +175,22 @@ class RecordedBmc:
         if isinstance(doc, bytes):
             return Answer(200, None, {}, doc)
         return Answer(200, doc, {"ETag": _etag(doc)})
+
+    def _expanded(self, request: Request, answer: Answer) -> Answer:
+        """A collection with its members in it, one level deep, when it is asked for."""
+        asked = "$expand=" in unquote(request.query)
+        can = _dig(self.tree.document(ROOT), "ProtocolFeaturesSupported", "ExpandQuery")
+        members = _dig(answer.doc, "Members")
+        if asked and self.expands and isinstance(can, dict) and isinstance(members, list):
+            whole = []
+            for one in members:
+                path = _dig(one, "@odata.id")
+                doc = self.tree.document(path) if isinstance(path, str) else None
+                if isinstance(doc, dict) and isinstance(path, str):
+                    self.reads[key(path)] += 1
+                whole.append({**doc, "@odata.id": path} if isinstance(doc, dict) else one)
+            answer.doc["Members"] = whole
+        return answer
 
     # ------------------------------------------------------------ writes
 

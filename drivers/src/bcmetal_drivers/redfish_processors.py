@@ -1,0 +1,137 @@
+"""CPUs and GPUs. A machine that is off may tell of none: then the summaries tell, or nothing is known, which is not none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from bcmetal_drivers.redfish_chassis import Look
+from bcmetal_drivers.redfish_parts import Part, count, is_absent, is_told, part, place, said
+from bcmetal_drivers.redfish_tree import Doc, dig, link, links, text
+
+GPU_TYPES: Final = ("gpu", "accelerator")
+CPU_TYPES: Final = ("cpu", "")
+SUMMED: Final = 64  # CPUs that a summary may count
+GPU_CLASSES: Final = ("displaycontroller", "processingaccelerators", "coprocessor")
+CONSOLES: Final = (0x1A03, 0x102B)  # PCI vendors of the graphics of BMCs: ASPEED, Matrox
+CONSOLE_WORDS: Final = ("embedded", "integrated", "onboard", "aspeed", "matrox", "vga")
+ASKED: Final = 64  # PCIe devices whose functions are looked at
+
+
+def processors(look: Look, system: Doc) -> Iterator[tuple[str, Doc]]:
+    for path, doc in look.reading.documents(link(system, "Processors")):
+        if not is_absent(doc):
+            yield path, doc
+
+
+def is_gpu(doc: Doc) -> bool:
+    return _type(doc) in GPU_TYPES
+
+
+def cpus(look: Look) -> Iterator[Part]:
+    """Sockets that say nothing of what is in them are empty."""
+    for path, doc in processors(look, look.system):
+        if _type(doc) in CPU_TYPES:
+            found = _cpu(path, doc)
+            if is_told(found, "model", "cores", "manufacturer", "serial", "partNumber"):
+                yield found
+
+
+def from_summary(system: Doc) -> Iterator[Part]:
+    """As many CPUs as the system's summary counts, of what it says of them."""
+    summary = dig(system, "ProcessorSummary")
+    sockets = count(summary, "Count") or 0
+    if not 0 < sockets <= SUMMED:
+        return
+    for _ in range(sockets):
+        told = {
+            "model": said(summary, "Model"),
+            "cores": _share(count(summary, "CoreCount"), sockets),
+            "threads": _share(count(summary, "LogicalProcessorCount"), sockets),
+        }
+        yield {name: value for name, value in told.items() if value is not None}
+
+
+def _share(whole: int | None, sockets: int) -> int | None:
+    return None if whole is None or whole % sockets else whole // sockets
+
+
+def _type(doc: Doc) -> str:
+    return (text(doc, "ProcessorType") or "").lower()
+
+
+def _cpu(path: str, doc: Doc) -> Part:
+    ids = dig(doc, "ProcessorId")
+    return part(
+        doc,
+        path,
+        cores=count(doc, "TotalCores"),
+        threads=count(doc, "TotalThreads"),
+        socket=place(doc),
+        maxSpeedMhz=count(doc, "MaxSpeedMHz"),
+        architecture=said(doc, "InstructionSet"),
+        microcode=said(ids, "MicrocodeInfo"),
+        stepping=said(ids, "Step"),
+    )
+
+
+# ---------------------------------------------------------------- GPUs
+
+
+def gpus(look: Look, devices: Iterable[tuple[str, Doc]], others: Iterable[Part]) -> Iterator[Part]:
+    """Processors of that type, of the system and of baseboards beside it; where there are none, PCIe devices that are GPUs.
+
+    `others`: drives and network cards, which need not be looked at.
+    """
+    by_serial = {serial: doc for _, doc in devices if (serial := said(doc, "SerialNumber"))}
+    found = False
+    for system in (look.system, *(look.reading.lenient(path) for path in look.others)):
+        for path, doc in processors(look, system or {}):
+            if is_gpu(doc):
+                found = True
+                yield _gpu(path, doc, by_serial.get(said(doc, "SerialNumber") or ""))
+    if not found:
+        known = {one["serial"] for one in others if "serial" in one}
+        for path, doc in list(devices)[:ASKED]:
+            if said(doc, "SerialNumber") not in known and _shows_pictures_or_computes(look, doc):
+                yield _gpu(path, doc, None)
+
+
+def _gpu(path: str, doc: Doc, device: Doc | None) -> Part:
+    """A processor that does not say its model is told by the PCIe device of the same serial number."""
+    return part(
+        doc,
+        path,
+        model=said(doc, "Model") or said(device, "Model") or said(device, "Name"),
+        memoryBytes=_memory(doc),
+        slot=place(doc),
+        uuid=text(doc, "UUID"),
+    )
+
+
+def _memory(doc: Doc) -> int | None:
+    mib = count(doc, "MemorySummary", "TotalMemorySizeMiB")
+    return mib * 1024 * 1024 if mib else None
+
+
+def _shows_pictures_or_computes(look: Look, device: Doc) -> bool:
+    words = " ".join(str(text(device, name) or "") for name in ("Id", "Name", "Model", "Description")).lower()
+    if any(word in words for word in CONSOLE_WORDS):
+        return False
+    named = links(device, "Links", "PCIeFunctions")
+    functions: Iterable[Any] = (
+        (look.reading.lenient(path) for path in named)
+        if named
+        else (doc for _, doc in look.reading.documents(link(device, "PCIeFunctions")))
+    )
+    for function in functions:
+        if (said(function, "DeviceClass") or "").lower() in GPU_CLASSES:
+            return _vendor(function) not in CONSOLES
+    return False
+
+
+def _vendor(function: Any) -> int:
+    try:
+        return int(text(function, "VendorId") or "0", 16)
+    except ValueError:
+        return 0
