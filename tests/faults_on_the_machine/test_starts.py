@@ -8,6 +8,7 @@ from pathlib import Path
 from agent_life.agent import Line
 from agent_life.life import off_and_empty
 from agent_life.site import LifeSite
+from bcmetal.errors import LAST_ERRORS
 from bcmetal.states import State, Verb
 from bcmetal_agent import wire_tasks
 from bcmetal_agent.wire_tasks import Task
@@ -34,6 +35,21 @@ def test_a_machine_that_starts_its_disk_instead_is_told_as_silent(tmp_path: Path
         machine.chooses = lambda device: BootDevice.NONE
         assert "console" in await not_deployed(life, machine, node_id, "agent-silent")
         assert len(machine.record.boots) == 2  # it was tried once more
+        assert untouched(machine)
+
+    on_a_machine(scenario, tmp_path, bench)
+
+
+def test_a_medium_that_is_not_mapped_to_the_host_is_told_with_the_setting_to_look_at(
+    tmp_path: Path, bench: ImageBench
+) -> None:
+    """medium-not-mapped: the agent's call is the only proof."""
+
+    async def scenario(life: LifeSite, machine: RealMachine, node_id: str) -> None:
+        life.site.rack.bmcs[machine.record.name].behave("medium-not-mapped")
+        await not_deployed(life, machine, node_id, "agent-silent")
+        assert [boot.device for boot in machine.record.boots] == ["disk", "disk"]  # it was tried once more
+        assert "attached to the host" in LAST_ERRORS["agent-silent"].hint
         assert untouched(machine)
 
     on_a_machine(scenario, tmp_path, bench)

@@ -175,6 +175,7 @@ LAST_ERRORS: Final = _kinds(
     ("identity-changed",          "the machine's identity is not the one that was enrolled",    False, "If its board or BMC was swapped: `bcmetal node update NODE --accept-identity --reason …`; else find out which machine this is."),
     ("boot-mode",                 "the boot mode is not the profile's and could not be set",    False, "Set it in the machine's setup, then `bcmetal retry NODE`."),
     ("profile-mismatch",          "the hardware is not what the profile demands",               False, "`bcmetal inventory NODE` shows what was found; mend the machine or choose another profile."),
+    ("power-unknown",             "the BMC does not say whether the machine is on",             False, "Nothing is forced meanwhile. Reset the BMC, then `bcmetal retry NODE`."),
     ("power-not-reached",         "the machine did not reach the power state asked for",        False, "Look at the machine's console, then `bcmetal retry NODE`."),
     ("image-not-found",           "the image's address answers that there is none",             False, "Mend the image's address in the configuration or the request, then deploy again."),
     ("image-refused",             "the image's address is not allowed, or refuses us",          False, "Allow its host by `images_from` in [daemon], or use a named image."),

@@ -13,11 +13,11 @@ from bcmetal_drivers.emulated import serve
 from bcmetal_drivers.emulated.behaviours import chosen
 from bcmetal_drivers.emulated.faults import Rule, Rules
 from bcmetal_drivers.emulated.front import RedfishFront
-from bcmetal_drivers.emulated.machine import Machine
+from bcmetal_drivers.emulated.machine import OPTICAL, Machine
 
 REDFISH: Final = "redfish"
 IPMI: Final = "ipmi"
-MACHINE_SETTINGS: Final = ("power_lag_s", "ignores_soft_off", "starts_twice", "health")
+MACHINE_SETTINGS: Final = ("power_lag_s", "ignores_soft_off", "starts_twice", "health", *OPTICAL)
 
 
 class Front(Protocol):

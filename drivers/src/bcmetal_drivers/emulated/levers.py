@@ -11,8 +11,9 @@ from pydantic import SecretStr
 from bcmetal_drivers.emulated.accounts import Account
 from bcmetal_drivers.emulated.conditions import Notes
 from bcmetal_drivers.emulated.interior import Interior
+from bcmetal_drivers.emulated.machine import OPTICAL
 
-MACHINE_SETTINGS = ("power_lag_s", "ignores_soft_off", "starts_twice", "health")
+MACHINE_SETTINGS = ("power_lag_s", "ignores_soft_off", "starts_twice", "health", *OPTICAL)
 
 
 class FrontLevers:

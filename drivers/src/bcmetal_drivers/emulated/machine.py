@@ -20,6 +20,7 @@ CD: Final = "Cd"
 FLOPPY: Final = "Floppy"
 SLOTS: Final = (CD, FLOPPY)
 HALTED: Final = "halted"  # it stopped in its firmware
+OPTICAL: Final = ("media_mapped", "same_url_boots_nothing", "hangs_without_medium")
 NOTHING_ARMED: Final = BootOverride(BootDevice.NONE, once=False)
 
 
@@ -134,6 +135,9 @@ class Machine:
         self.power_lag_s = power_lag_s
         self.ignores_soft_off = False
         self.starts_twice = False  # a second time by itself after each power-on
+        self.media_mapped = True  # False: media are inserted and shown, and the host has none of them
+        self.same_url_boots_nothing = False
+        self.hangs_without_medium = False  # when what it booted from is taken out
         self.health = "OK"
         self.asset_tag = ""
         self.identify = False
@@ -155,6 +159,9 @@ class Machine:
         self._secure_boot = False
         self._secure_boot_now = False
         self._jammed = False
+        self._hung = False
+        self._urls: set[str] = set()  # that were ever inserted
+        self._stale = False  # the medium's URL was there before
 
     # ------------------------------------------------------------ what never changes
 
@@ -247,6 +254,12 @@ class Machine:
             self._jammed = True
 
     @property
+    def hung(self) -> bool:
+        """Since its last start: what it ran from was taken out under it."""
+        with self._settled():
+            return self._hung
+
+    @property
     def boots(self) -> list[Boot]:
         with self._settled():
             return list(self._boots)
@@ -290,14 +303,19 @@ class Machine:
     def insert(self, url: str, sha256: str, size: int = 0, slot: str = CD, file: Path | None = None) -> None:
         """`file`: what was downloaded, for a machine with a body."""
         with self._settled():
+            self._stale = url in self._urls
+            self._urls.add(url)
             self._media[slot] = Medium(url, sha256, size)
             if self.body is not None:
                 self.body.load(slot, file)
 
     def eject(self, slot: str = CD) -> None:
         with self._settled():
-            if self._media.pop(slot, None) is not None and self.body is not None:
+            taken = self._media.pop(slot, None)
+            if taken is not None and self.body is not None:
                 self.body.load(slot, None)
+            ran = self._boots[-1].url if self._boots and self._power is PowerState.ON else None
+            self._hung = self._hung or (self.hangs_without_medium and taken is not None and ran == taken.url)
 
     @property
     def slots(self) -> tuple[str, ...]:
@@ -373,13 +391,15 @@ class Machine:
         device = self.board.first if self._override.device is BootDevice.NONE else self._override.device
         if device is BootDevice.CD:
             medium = self._media.get(CD)
-            return (BootDevice.CD, medium) if medium else (BootDevice.DISK, None)
+            boots = self.media_mapped and not (self._stale and self.same_url_boots_nothing)
+            return (BootDevice.CD, medium) if medium and boots else (BootDevice.DISK, None)
         return device, None
 
     def _boot(self, at: float) -> BootDevice:
         for begin in self.at_boot:
             begin(at)
         self.board.boot()
+        self._hung = False
         device, medium = self._choice()
         self._secure_boot_now = self._secure_boot and self.board.keys["PK"] != NO_KEYS
         self._boots.append(
@@ -418,6 +438,10 @@ class Machine:
                 "power_lag_s": self.power_lag_s,
                 "ignores_soft_off": self.ignores_soft_off,
                 "starts_twice": self.starts_twice,
+                "optical": {name: getattr(self, name) for name in OPTICAL},
+                "urls": sorted(self._urls),
+                "stale": self._stale,
+                "hung": self._hung,
                 "jammed": self._jammed,
                 "health": self.health,
                 "asset_tag": self.asset_tag,
@@ -446,4 +470,11 @@ class Machine:
             self.board.restore(doc["board"])
             self.power_lag_s, self.ignores_soft_off = doc["power_lag_s"], doc["ignores_soft_off"]
             self.starts_twice, self._jammed = doc.get("starts_twice", False), doc.get("jammed", False)
+            for name, value in doc.get("optical", {}).items():
+                setattr(self, name, value)
+            self._urls, self._stale, self._hung = (
+                set(doc.get("urls", ())),
+                doc.get("stale", False),
+                doc.get("hung", False),
+            )
             self.health, self.asset_tag, self.identify = doc["health"], doc["asset_tag"], doc["identify"]

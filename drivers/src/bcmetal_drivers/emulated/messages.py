@@ -82,7 +82,8 @@ class Request:
         return self.method in READING
 
     def header(self, name: str) -> str | None:
-        value = self.environ.get("HTTP_" + name.upper().replace("-", "_"))
+        key = name.upper().replace("-", "_")
+        value = self.environ.get("HTTP_" + key) or self.environ.get(key if key.startswith("CONTENT_") else "")
         return value if isinstance(value, str) else None
 
     def json(self) -> dict[str, Any]:

@@ -69,6 +69,7 @@ class Quirks:
     failed_logins_take_room: bool = False  # in the session table, until they expire
     shuffles_members: bool = False  # collections in another order at each read
     padding_bytes: int = 0  # how much a firmware entry is longer than it need be
+    image_shown: str = "url"  # or "name": a filled slot's Image is the file's name
     settings_name: str = "Settings"  # or "SD": where `boot_settings` has the override written
     other_cd: str | None = None  # another word of the boot override, for a drive that nobody has any more
     boot_change_halts: bool = False  # a machine with a system halts after a change of the override

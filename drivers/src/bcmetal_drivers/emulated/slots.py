@@ -44,6 +44,8 @@ def _slot(inside: Interior, request: Request) -> Answer:
     answer = ask(inside.drivers, request)
     if request.reads and answer.status == 200 and "Image" in answer.doc:
         _tidy(answer.doc, by_write)
+        if inside.quirks.image_shown == "name":
+            answer.doc["Image"] = answer.doc["ImageName"]
     return answer
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bcmetal.decisions import Again, Done, Failed
 from bcmetal.store.values import SetNode, SetSighting
 from bcmetal.workflows.machine import Machine, Outcome, Unsure
-from bcmetal.workflows.steps import UNKNOWN_POLL_S, UNKNOWN_WHY, power_off, power_on
+from bcmetal.workflows.steps import power_off, power_on, wait_to_be_told
 from bcmetal_drivers.capabilities import Power, PowerAction, PowerState, need
 
 SOFT_PATIENCE_S = 180.0
@@ -36,7 +36,7 @@ async def _soft_off(m: Machine) -> Outcome:
         m.note(SetNode({"desired_power": "off"}))
         return Done()
     if power is PowerState.UNKNOWN:
-        return Again(UNKNOWN_WHY, UNKNOWN_POLL_S)
+        return wait_to_be_told(m)
     asked = m.since_s("soft_asked_at")
     if asked is None:
         await m.act(need(m.bmc, Power).set_power, PowerAction.SOFT_OFF)

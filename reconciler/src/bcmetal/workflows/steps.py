@@ -27,6 +27,8 @@ POLL_S = 2.0
 UNKNOWN_POLL_S = 10.0
 ASK_AGAIN_S = 30.0  # BMCs lag by up to a minute, and some drop an On that follows an Off too soon
 POWER_PATIENCE_S = 300.0
+UNTOLD_PATIENCE_S = 900.0
+UNSEEN_S = 120.0  # the daemon was away, or the machine held: what it saw before says nothing of now
 UNKNOWN_WHY = "the BMC does not say whether the machine is on; nothing is forced meanwhile"
 
 
@@ -54,7 +56,9 @@ async def power_off(m: Machine) -> Outcome:
 async def _ask_for_power(m: Machine, power: PowerState, present: PowerState, action: PowerAction, word: str) -> Outcome:
     """Ask once, look, and ask again only after a while; give up in words."""
     if power is PowerState.UNKNOWN:
-        return Again(UNKNOWN_WHY, UNKNOWN_POLL_S)
+        return wait_to_be_told(m)
+    if m.memo.get("untold_at") is not None:
+        m.remember(untold_at=None, untold_seen_at=None)
     waited = m.since_s(f"{word}_first_at")
     if waited is not None and waited > POWER_PATIENCE_S:
         m.remember(**{f"{word}_first_at": None, f"{word}_asked_at": None})
@@ -69,6 +73,19 @@ async def _ask_for_power(m: Machine, power: PowerState, present: PowerState, act
         m.remember(**{f"{word}_asked_at": m.now, f"{word}_first_at": m.memo.get(f"{word}_first_at", m.now)})
     since_s = m.since_s(f"{word}_asked_at") or 0.0
     return Again(f"waits for the machine to power {word}; the BMC shows {power}", min(POLL_S, max(SOON_S, since_s)))
+
+
+def wait_to_be_told(m: Machine) -> Outcome:
+    """Nothing is forced on a machine whose power is not known. Some BMCs never tell it: that is said after a while."""
+    unseen, waited = m.since_s("untold_seen_at"), m.since_s("untold_at")
+    if waited is None or unseen is None or unseen > UNSEEN_S:
+        m.remember(untold_at=m.now, untold_seen_at=m.now)
+    elif waited > UNTOLD_PATIENCE_S:
+        m.remember(untold_at=None, untold_seen_at=None)
+        return Failed("power-unknown", f"for {waited:.0f} s the BMC has not said whether the machine is on")
+    else:
+        m.remember(untold_seen_at=m.now)
+    return Again(UNKNOWN_WHY, UNKNOWN_POLL_S)
 
 
 async def power_on(m: Machine) -> Outcome:
