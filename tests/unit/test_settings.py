@@ -100,7 +100,6 @@ def test_all_faults_are_named_at_once_each_by_its_path(doc: dict[str, Any]) -> N
         (("daemon",), "backup", {"every_s": 900}),
         (("pools", "gpu"), "gates", {"before_boot": "https://switch.example/vlan"}),
         (("profiles", "commission", "standard"), "firmware", "baseline-2026q3"),
-        (("credentials", "fleet"), "manifest", "labels.csv"),
     ],
 )
 def test_what_this_build_does_not_have_is_said_to_come_later(

@@ -69,11 +69,11 @@ class Attempts:
         until = login_budget.locked_until(await self.tries(login), self.clock.now(), error.retry_after_s)
         await self._note(login.bmc_id, login.account, logins.LOCKED, until)
 
-    async def refused(self, login: Login, error: RejectedCredentials) -> None:
+    async def refused(self, login: Login, error: RejectedCredentials, *, rotates: bool = False) -> None:
         """Count it. What was changed meanwhile, or worked before, is not taken for a wrong password: raises a Transient then."""
         await self.count(login)
         tries = await self.tries(login)
-        if tries.rotating or await self._changed_meanwhile(login.bmc_id):
+        if (tries.rotating and not rotates) or await self._changed_meanwhile(login.bmc_id):
             raise BeingChanged from error
         worked = self.bmc is not None and self.bmc.cred_verified_at is not None
         if worked and tries.password_rejected < login_budget.AT_MOST:

@@ -9,13 +9,21 @@ from bcmetal.login_budget import LoginBudget
 from bcmetal.store.logins import LEFT, ROTATING
 from bcmetal.store.values import Fact, MoveSealed, SetCondition, Work
 from bcmetal.workflows.machine import Line, Machine
-from bcmetal_drivers.errors import DriverError, LockedOut, RejectedCredentials, UntrustedCertificate
+from bcmetal_drivers.errors import (
+    DriverError,
+    LockedOut,
+    PasswordChangeRequired,
+    RejectedCredentials,
+    UntrustedCertificate,
+)
 
 
 def credentials_condition(error: DriverError) -> SetCondition | None:
     """What an error says of the credentials; None: nothing."""
     if isinstance(error, RejectedCredentials | LoginBudget):
         return SetCondition("credentials", "error", "error", "rejected", str(error))
+    if isinstance(error, PasswordChangeRequired):
+        return SetCondition("credentials", "error", "error", "expired", str(error))
     if isinstance(error, LockedOut):
         return SetCondition("credentials", "warning", "warning", "locked", str(error))
     return None

@@ -20,7 +20,7 @@ from bcmetal.attempts import Attempts, Login
 from bcmetal.decisions import PoolMode
 from bcmetal.login_budget import BeingChanged
 from bcmetal.opened import Secrets
-from bcmetal.settings import Pool, Settings
+from bcmetal.settings import NamedCredential, Pool, Settings
 from bcmetal.store.logins import Tries
 from bcmetal.store.values import PutSealed, Store, Work
 from bcmetal.vault import Vault, bmc_binding
@@ -38,6 +38,7 @@ from bcmetal_drivers.errors import (
     TimedOut,
     Unreachable,
 )
+from bcmetal_drivers.introductions import introduces_itself
 from bcmetal_drivers.tls import fetch_fingerprint
 
 log = logging.getLogger(__name__)
@@ -46,6 +47,9 @@ T = TypeVar("T")
 
 IDLE_S: Final = 60.0
 CALL_MARGIN_S: Final = 5.0
+PROVEN: Final = tuple(
+    kind.value for kind in (TrustKind.SYSTEM, TrustKind.CA, TrustKind.FINGERPRINT)
+)  # IPMI's is `system`
 
 
 class NotForThisBmc(Permanent):
@@ -148,6 +152,7 @@ class BoundLine:
         self._pool = pool
         self.reached: bool | None = None
         self.accepted = False
+        self.rotates = False
         bmc = work.node.bmc
         binding = bmc_binding(bmc.host, bmc.trust_kind, bmc.trust_value) if bmc is not None else ""
         self.secrets = Secrets(lines.vault, work.sealed, operation_id, binding)
@@ -160,11 +165,23 @@ class BoundLine:
     @property
     def credential(self) -> Credential:
         bmc = self._node.bmc
-        if bmc is not None and bmc.cred_ref is not None:
+        if bmc is not None and bmc.cred_ref is not None and not self.of_one_machine:
             return self.named(bmc.cred_ref)
+        if self.of_one_machine:
+            self._found(str(bmc and bmc.cred_ref))  # it may go to this network still
         return Credential(self.secrets["current.username"].get_secret_value(), self.secrets["current.password"])
 
+    @property
+    def of_one_machine(self) -> bool:
+        bmc = self._node.bmc
+        found = self._lines.settings().credentials.get(bmc.cred_ref) if bmc is not None and bmc.cred_ref else None
+        return found is not None and found.of_one_machine
+
     def named(self, credential: str) -> Credential:
+        found = self._found(credential)
+        return Credential(found.username or "", found.password_from(self._lines.vault))
+
+    def _found(self, credential: str) -> NamedCredential:
         bmc = self._node.bmc
         settings = self._lines.settings()
         found = settings.credentials.get(credential)
@@ -172,7 +189,9 @@ class BoundLine:
             raise NotForThisBmc(f"the configuration has no credential {credential}")
         if bmc is None or bmc.network not in found.networks:
             raise NotForThisBmc(f"credential {credential} is not for the network of this BMC")
-        return Credential(found.username, found.password_from(self._lines.vault))
+        if not found.of_one_machine and bmc.trust_kind not in PROVEN:
+            raise NotForThisBmc(f"credential {credential} is sent only over TLS, to a pinned or verified certificate")
+        return found
 
     def sealed_for(self, host: str, trust_kind: str, trust_value: str) -> Sequence[PutSealed]:
         binding = bmc_binding(host, trust_kind, trust_value)
@@ -244,7 +263,7 @@ class BoundLine:
                         await self._lines.forget(*key)
                 call = partial(accounts.set_password, new.username, new.password, slot)
                 try:
-                    await self._alone(bmc.bmc_id, self._node.system_path, entry, call, start, rotates=True)
+                    await self._alone(bmc.bmc_id, self._node.system_path, entry, call, start)
                 except (NotAsAsked, MaybeSent) as error:
                     if isinstance(error.__cause__, RejectedCredentials) or isinstance(error, NotAsAsked):
                         await self._attempts.count(self._attempts.login(bmc.bmc_id, new))
@@ -273,13 +292,11 @@ class BoundLine:
         entry: _Open,
         call: Callable[[], T],
         start: Start | None,
-        *,
-        rotates: bool = False,
     ) -> T:
         """Under the BMC's lock."""
         if entry.closed:
             raise BeingChanged("the session at the BMC was ended while this call waited; it is tried again")
-        tries = Tries() if entry.proven else await self._attempts.allowed(entry.login, rotates=rotates)
+        tries = Tries() if entry.proven else await self._attempts.allowed(entry.login, rotates=self.rotates)
         if start is not None:
             await start.ready()
         try:
@@ -288,7 +305,7 @@ class BoundLine:
             self.reached = not isinstance(error, Unreachable | TimedOut)
             if isinstance(error, RejectedCredentials):
                 await self._lines.forget(bmc_id, path)
-                await self._attempts.refused(entry.login, error)
+                await self._attempts.refused(entry.login, error, rotates=self.rotates)
             elif isinstance(error, LockedOut):
                 await self._lines.forget(bmc_id, path)
                 await self._attempts.locked(entry.login, error)
@@ -308,7 +325,6 @@ class BoundLine:
         fn: Callable[[Bmc], T],
         *,
         person: bool = False,
-        rotates: bool = False,
     ) -> T:
         bmc = self._node.bmc
         if bmc is None:
@@ -323,7 +339,7 @@ class BoundLine:
                 driver.close()
 
         async with self._lines.lock(bmc.bmc_id):
-            tries = await self._attempts.allowed(login, person=person, rotates=rotates)
+            tries = await self._attempts.allowed(login, person=person, rotates=self.rotates)
             try:
                 result = await self._lines.in_thread(once)
             except RejectedCredentials:
@@ -344,6 +360,9 @@ class BoundLine:
             raise
         self.reached = True
         return found
+
+    async def introduction(self, address: BmcAddress, trust: Trust) -> tuple[str, ...]:
+        return await self._lines.in_thread(lambda: introduces_itself(address, trust, self._lines.limits))
 
     async def fingerprint(self, host: str, port: int) -> str:
         return await self._lines.in_thread(lambda: fetch_fingerprint(host, port, self._lines.limits))

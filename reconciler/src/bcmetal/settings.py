@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import stat
 import tomllib
 from collections.abc import Collection, Mapping
 from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Protocol
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -23,13 +21,16 @@ from pydantic import (
     ConfigDict,
     Field,
     PrivateAttr,
-    SecretStr,
     StringConstraints,
     ValidationError,
 )
 
 from bcmetal.decisions import PoolMode, PoolPolicy
-from bcmetal.errors import Fault, InvalidInput, VaultError
+from bcmetal.errors import Fault, InvalidInput
+from bcmetal.manifests import faults_of_manifests
+from bcmetal.settings_credentials import NamedCredential as NamedCredential
+from bcmetal.settings_credentials import read_secret as read_secret
+from bcmetal.settings_credentials import secret_path as secret_path
 from bcmetal.settings_faults import faults_of, references
 from bcmetal.settings_words import (
     BMC_ERASE,
@@ -50,7 +51,6 @@ from bcmetal.settings_words import (
     listen,
     place,
     regular_expression,
-    secret_place,
     server_name,
     sign,
     spiffe_domain,
@@ -160,30 +160,6 @@ class Network(_Named):
 
     def parsed(self) -> tuple[IPv4Network | IPv6Network, ...]:
         return tuple(ip_network(cidr) for cidr in self.cidrs)
-
-
-class Opener(Protocol):
-    """The vault, as far as a credential needs it."""
-
-    def open(self, sealed: Any, purpose: str, bind: str = "") -> SecretStr: ...
-
-
-class NamedCredential(_Named):
-    """A user and a password that are sent to BMCs of the listed networks, and nowhere else."""
-
-    username: Annotated[str, StringConstraints(min_length=1, max_length=64)]
-    password: Annotated[str, AfterValidator(secret_place)]
-    networks: Annotated[tuple[Word, ...], Field(min_length=1)]
-    _row: object | None = PrivateAttr(None)
-
-    def password_from(self, vault: Opener) -> SecretStr:
-        """Raises VaultError when it is not there."""
-        if not self.password.startswith("sealed:"):
-            return read_secret(self.password)
-        if self._row is None:
-            wanted = self.password.removeprefix("sealed:")
-            raise VaultError(f"no password {wanted} is sealed: `bcmetal credential set {wanted}`, then reload")
-        return vault.open(self._row, "credential")
 
 
 class Image(_Named):
@@ -376,7 +352,7 @@ class Settings(_Table):
         """Daemons of one site must agree on it."""
         doc = self.model_dump(mode="json", exclude={"daemon"})
         for credential in doc["credentials"].values():
-            del credential["password"]  # where each host keeps it
+            del credential["password"], credential["manifest"]  # where each host keeps it
         del doc["joining"]["ek_vendors"]
         for site in doc["sites"].values():
             site["secrets"] = sorted(site["secrets"])
@@ -421,8 +397,8 @@ class Settings(_Table):
     def take_sealed(self, rows: Mapping[str, object]) -> None:
         """Hand the sealed rows of named credentials in, by the name behind `sealed:`."""
         for credential in self.credentials.values():
-            if credential.password.startswith("sealed:"):
-                credential._row = rows.get(credential.password.removeprefix("sealed:"))
+            if credential.sealed_name is not None:
+                credential._row = rows.get(credential.sealed_name)
 
 
 def load(path: Path) -> Settings:
@@ -433,7 +409,11 @@ def load(path: Path) -> Settings:
         raise InvalidInput([Fault(str(path), f"cannot be read: {error.strerror}")]) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInput([Fault(str(path), f"is no TOML: {error}")]) from error
-    return check(doc)
+    settings = check(doc)
+    faults = faults_of_manifests({name: one.manifest for name, one in settings.credentials.items()})
+    if faults:
+        raise InvalidInput(faults)
+    return settings
 
 
 def check(doc: Mapping[str, Any]) -> Settings:
@@ -464,25 +444,3 @@ def refused_reload(old: Settings, new: Settings, pools_with_nodes: Collection[st
         if not taken_at_once and getattr(old.daemon, name) != getattr(new.daemon, name):
             faults.append(Fault(f"daemon.{name}", "changes with a restart only: `systemctl restart bcmetald`"))
     return faults
-
-
-def secret_path(place: str) -> Path:
-    """The file behind `file:PATH` or `credential:NAME` (systemd's LoadCredential)."""
-    kind, _, rest = place.partition(":")
-    return Path(rest) if kind == "file" else Path(os.environ.get("CREDENTIALS_DIRECTORY", "/run/credentials")) / rest
-
-
-def read_secret(place: str) -> SecretStr:
-    """The first line of the file behind `place`, which nobody else may read. Raises VaultError."""
-    path = secret_path(place)
-    try:
-        with path.open(encoding="utf-8") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            text = file.readline().rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise VaultError(f"the secret at {place} cannot be read") from error
-    if stat.S_ISREG(mode) and mode & 0o077:
-        raise VaultError(f"others can read the secret at {place}: `chmod 600` it first")
-    if not text:
-        raise VaultError(f"the secret at {place} is empty")
-    return SecretStr(text)

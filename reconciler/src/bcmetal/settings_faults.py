@@ -21,7 +21,6 @@ LATER: Final = frozenset(
     {
         *("metrics_listen", "backup"),
         "after_outage",
-        *("manifest", "on_enroll"),
         "firmware",
         *("gates", "oidc", "notify"),
     }
@@ -114,6 +113,7 @@ def references(doc: Doc) -> list[Fault]:
         *_of_pools(doc),
         *_of_profiles(doc),
         *_of_credentials(doc),
+        *_of_claims(doc),
         *_of_images(doc),
         *_of_networks(doc),
         *_of_grants(doc),
@@ -194,6 +194,22 @@ def _of_credentials(doc: Doc) -> Iterator[Fault]:
             if isinstance(value, str) and value not in _tables(doc, "networks"):
                 path = f"credentials.{name}.networks[{n}]"
                 yield Fault(path, f"there is no [networks.{value}]: add it, or name another")
+
+
+def _of_claims(doc: Doc) -> Iterator[Fault]:
+    """What is claimed is an account of a credential that goes to the same networks."""
+    credentials = _tables(doc, "credentials")
+    for name, credential in credentials.items():
+        wanted = credential.get("on_enroll")
+        if not isinstance(wanted, str):
+            continue
+        path, ours = f"credentials.{name}.on_enroll", credentials.get(wanted.removeprefix("claim:"))
+        if ours is None:
+            yield Fault(path, f"there is no [credentials.{wanted.removeprefix('claim:')}]: add it, or name another")
+        elif "username" not in ours:
+            yield Fault(
+                path, f"[credentials.{wanted.removeprefix('claim:')}] has no username of its own: name one that has"
+            )
 
 
 def _of_images(doc: Doc) -> Iterator[Fault]:

@@ -13,6 +13,7 @@ from bcmetal_agent.tasks.doing import TaskFailed
 from bcmetal_agent.tasks.ssh_keys import key_line
 
 GIB: Final = 2**30
+_WORD: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
 BMC_ERASE: Final = "bmc"  # the BMC's own erase of a drive; the other methods are the agent's
 AGENT_ERASES: Final = (
     *("nvme-crypto", "nvme-block", "nvme-overwrite", "ata-crypto", "ata-secure"),
@@ -36,6 +37,13 @@ def secret_place(value: str) -> str:
     kind, _, rest = value.partition(":")
     if kind not in ("file", "credential", "sealed") or not rest:
         raise ValueError("must be file:PATH, credential:NAME or sealed:NAME; a secret itself never stands here")
+    return value
+
+
+def claiming(value: str) -> str:
+    kind, _, name = value.partition(":")
+    if kind != "claim" or not re.fullmatch(_WORD, name):
+        raise ValueError("must be claim:NAME, with the name of a credential whose account is made")
     return value
 
 
@@ -144,7 +152,7 @@ def server_name(value: str) -> str:
         return host(value)
 
 
-Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
+Word = Annotated[str, StringConstraints(pattern=rf"^{_WORD}$")]
 PoolId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$")]
 TenantId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:-]{1,128}$")]
 IdentityName = Annotated[str, StringConstraints(pattern=r"^(key|cert):[^\s\x00-\x1f\x7f]{1,128}$")]

@@ -138,6 +138,8 @@ def reference_faults(settings: Settings, name: str, place: Place) -> Iterator[Fa
     if place.network.name not in found.networks:
         text = f"credential {name} is not for network {place.network.name}: add it to its networks in the configuration"
         yield Fault("bmc.credentialRef", text)
+    if found.of_one_machine:
+        return  # what its network allows, it may be spent on: no other machine is lost with it
     if _in_clear(place.address):
         yield Fault("bmc.credentialRef", "a shared credential is not sent without TLS: give username and password")
     unproven = (TrustKind.NONE.value,) if not place.address.scheme else (TrustKind.NONE.value, PIN_FIRST)

@@ -130,9 +130,7 @@ def _put(c: Connection, row: Sealed, now: Micros, entry: NewAudit) -> None:
 
 def sealed_names(settings: Settings) -> frozenset[str]:
     """What the configuration names `sealed:NAME`."""
-    return frozenset(
-        c.password.removeprefix("sealed:") for c in settings.credentials.values() if c.password.startswith("sealed:")
-    )
+    return frozenset(one.sealed_name for one in settings.credentials.values() if one.sealed_name is not None)
 
 
 def list_credentials(config: Path) -> dict[str, bool]:

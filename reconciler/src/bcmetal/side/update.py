@@ -24,6 +24,12 @@ async def run(m: Machine) -> Outcome:
         await _accept(m, seen)
         return Done()
     trust = Trust(TrustKind(wanted["trustKind"]), str(wanted["trustValue"]))
+    named = m.settings.credentials.get(m.node.bmc.cred_ref or "")
+    shared = named is not None and not named.of_one_machine
+    if named is not None and (
+        str(wanted["network"]) not in named.networks or (shared and trust.kind is TrustKind.NONE)
+    ):
+        return Failed("credential-not-for-here", f"credential {named.name} may not be sent to the new address")
     address = parse(str(wanted["address"]))
     if not address.scheme:
         address = await m.line.probe(address.host, address.port or None, trust)

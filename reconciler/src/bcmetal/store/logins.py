@@ -18,6 +18,7 @@ ACCEPTED: Final = "accepted"
 LOCKED: Final = "locked"  # its `at` is when the lock-out is thought to be over
 ROTATED: Final = "rotated"
 ROTATING: Final = "rotating"  # the sealed slot of a password that may be in force already
+LABEL: Final = "label"  # the slot of what a BMC's label says, until its account is switched off
 LEFT: Final = "left"  # the slot of one that was not found in force: perhaps it is, one day
 
 _ADD: Final = insert(bmc_logins)

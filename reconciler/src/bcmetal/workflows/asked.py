@@ -12,13 +12,20 @@ from bcmetal.store.values import NodeRow
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """`scheme`: the BMC's, None while it was never reached. Nothing here may change while the
-    workflow runs, but for that."""
+    """`scheme`: the BMC's, None while it was never reached; `cred_ref`: the credential of the configuration that it uses. Nothing here may
+    change while the workflow runs, but for these."""
 
     input: Mapping[str, Any]
     pool: Pool
     settings: Settings
     scheme: str | None
+    cred_ref: str | None = None
+
+    @property
+    def has_label(self) -> bool:
+        """The BMC still has the password of its label, or is to be found in the list of them."""
+        found = self.settings.credentials.get(self.cred_ref or "")
+        return found is not None and found.of_one_machine
 
     @property
     def has_agent(self) -> bool:
@@ -65,4 +72,4 @@ def asked_of(node: NodeRow | None, given: Mapping[str, Any], pool: Pool, setting
     if node is None:
         return Asked(given, pool, settings, None)
     scheme = node.bmc.scheme or None if node.bmc is not None else None
-    return Asked(given, pool, settings, scheme)
+    return Asked(given, pool, settings, scheme, node.bmc.cred_ref if node.bmc is not None else None)

@@ -5,6 +5,9 @@
 3. know_who_it_is        UUID, serial, MACs; none of the exclusive ones is held by another live node
 4. read_the_inventory    CPUs, memory, NICs, drives, GPUs, TPM, firmware, section by section
 
+A BMC with a list of labels for its credential: find_the_label and renew_an_expired_one after 1, claim_the_bmc after 3. This is the one
+thing that an inspect changes, and it changes it at the BMC.
+
 Deep, which is the default where the BMC speaks IPMI alone, the agent looks from inside as well:
 
 5. may_start_it          the machine is off, or was seen to be ours to switch; a foreign one that runs is left running
@@ -27,6 +30,7 @@ from bcmetal.store.values import (
     SetSighting,
 )
 from bcmetal.workflows.asked import Asked
+from bcmetal.workflows.claiming import with_label
 from bcmetal.workflows.identity import changed_identity, identifiers_of
 from bcmetal.workflows.inside import look_from_inside
 from bcmetal.workflows.machine import Machine, Outcome, Step
@@ -54,7 +58,7 @@ async def find_the_service(m: Machine) -> Outcome:
             return Failed("bmc-insecure-transport", "only plain HTTP answers there, which its network does not allow")
         m.note(SetBmc({"scheme": scheme, "port": port}))
     if kind == PIN_FIRST and scheme == "redfish":
-        if bmc.cred_ref is not None:
+        if bmc.cred_ref is not None and not m.line.of_one_machine:
             return Failed(
                 "bmc-certificate-untrusted",
                 f"credential {bmc.cred_ref} is shared by many machines and is sent only to a pinned or verified certificate",
@@ -147,4 +151,5 @@ DEEP = (
 
 
 def steps_for(asked: Asked) -> Sequence[Step]:
-    return DEEP if asked.inspects_deep else STEPS
+    steps = DEEP if asked.inspects_deep else STEPS
+    return with_label(steps, find_the_service, know_who_it_is) if asked.has_label else steps

@@ -89,7 +89,12 @@ class Start(Protocol):
 
 
 class Line(Protocol):
-    """The node's BMC: one call at a time, in a thread. Opening sends nothing: the driver logs in at its first call."""
+    """The node's BMC: one call at a time, in a thread. Opening sends nothing: the driver logs in at its first call.
+
+    `rotates`: this step is part of changing the BMC's password, during which everybody else waits.
+    """
+
+    rotates: bool
 
     @property
     def bmc(self) -> Bmc: ...
@@ -114,11 +119,10 @@ class Line(Protocol):
         fn: Callable[[Bmc], T],
         *,
         person: bool = False,
-        rotates: bool = False,
     ) -> T:
         """One call on a driver of its own, with other settings than the stored ones, closed afterwards.
 
-        `person`: somebody just gave these credentials. `rotates`: it is part of changing the BMC's password, in which all others wait.
+        `person`: somebody just gave these credentials.
         """
         ...
 
@@ -135,6 +139,11 @@ class Line(Protocol):
         """The BMC's present credential: its own, or the named one that it refers to."""
         ...
 
+    @property
+    def of_one_machine(self) -> bool:
+        """Whether its credential is a line of a list of labels: sealed once it was found, and good for no other machine."""
+        ...
+
     def named(self, credential: str) -> Credential:
         """A credential of the configuration; only for networks that it lists. Raises VaultError, and a Permanent when there is none."""
         ...
@@ -145,6 +154,10 @@ class Line(Protocol):
 
     def sealed_for(self, host: str, trust_kind: str, trust_value: str) -> Sequence[PutSealed]:
         """The BMC's own secrets, sealed anew for this address and pin; none where it uses a named credential."""
+        ...
+
+    async def introduction(self, address: BmcAddress, trust: Trust) -> tuple[str, ...]:
+        """What the BMC says of itself to everybody; sends no credential."""
         ...
 
     async def fingerprint(self, host: str, port: int) -> str:

@@ -35,6 +35,7 @@ from bcmetal_drivers.errors import (
     Malformed,
     MaybeSent,
     NotAsAsked,
+    PasswordChangeRequired,
     Refused,
     RejectedCredentials,
     Unsupported,
@@ -58,6 +59,7 @@ async def rotate_the_password(m: Machine) -> Outcome:
     turn, operation_id = f"rotate:{bmc.bmc_id}", m.operation.operation_id
     if not await m.doors.store.write(leases.take, turn, operation_id, TURN_S):
         return Again("another node behind the same BMC changes its password", TURN_POLL_S)
+    m.line.rotates = True
     outcome = await _go_on(m, bmc)
     if not isinstance(outcome, Again):
         await m.doors.store.write(leases.take, turn, operation_id, 0.0)  # the next one's turn
@@ -71,7 +73,7 @@ async def _go_on(m: Machine, bmc: BmcRow) -> Outcome:
     slot = m.memo.get("rotate_slot")
     if slot is None or m.memo.get("rotate_denied") or await m.begun(_name(m)):
         return await _find_out(m, bmc, new)
-    return await _send(m, bmc, new, str(slot))
+    return await _send(m, bmc, new, str(slot) or None)
 
 
 def _name(m: Machine) -> str:
@@ -87,16 +89,18 @@ async def _make_one(m: Machine, bmc: BmcRow) -> Outcome:
             raise
         m.note(MoveSealed(bmc.bmc_id, accept=True, slot=LEFT, to=ROTATING))
         return Again("the stored password is refused; one that an earlier rotation left is tried", 0.0)
+    except PasswordChangeRequired:
+        found = None  # nothing but our own account can be written, which the BMC names
     own = m.line.credential
-    account = _own(found, own.username)
-    rungs = ladder(_rules(await _policy(m), bmc))
+    slot = "" if found is None else _own(found, own.username).slot
+    rungs = ladder(rules_of(await account_policy(m), bmc))
     rung = min(int(m.memo.get("rotate_rung", 0)), len(rungs) - 1)
     try:
         password = make_password(rungs[rung], own.username, m.doors.entropy)
     except NoSuchPassword as error:
         return Failed("bmc-refused", f"no password can be made for this BMC: {error}")
     m.note(*m.line.sealed_as(ROTATING, Credential(own.username, password)))
-    m.remember(rotate_slot=account.slot, rotate_rung=rung)
+    m.remember(rotate_slot=slot, rotate_rung=rung)
     return Again("a new password is made and sealed; it is sent next", 0.0)
 
 
@@ -110,23 +114,23 @@ def _own(found: tuple[Account, ...], username: str) -> Account:
     return usable[0]
 
 
-async def _policy(m: Machine) -> AccountPolicy:
+async def account_policy(m: Machine) -> AccountPolicy:
     if not offers(m.bmc, AccountControl):
         return AccountPolicy()
     try:
         return await m.look(need(m.bmc, AccountControl).account_policy)
-    except (Unsupported, Refused, Malformed):
+    except (Unsupported, Refused, Malformed, PasswordChangeRequired):
         return AccountPolicy()
 
 
-def _rules(policy: AccountPolicy, bmc: BmcRow) -> Rules:
+def rules_of(policy: AccountPolicy, bmc: BmcRow) -> Rules:
     """What the BMC says of itself, and what is known of its maker."""
     known = quirks_of(bmc.maker, bmc.model, bmc.firmware).password
     longest = min(policy.password_longest or known.longest, known.longest)
     return Rules(longest, max(policy.password_shortest or 0, known.shortest), known.marks)
 
 
-async def _send(m: Machine, bmc: BmcRow, new: Credential, slot: str) -> Outcome:
+async def _send(m: Machine, bmc: BmcRow, new: Credential, slot: str | None) -> Outcome:
     try:
         sent = await m.change_password_once(_name(m), new, slot)
     except Refused as refusal:
@@ -159,7 +163,7 @@ async def _find_out(m: Machine, bmc: BmcRow, new: Credential) -> Outcome:
     old = m.line.credential
     try:
         for one in (old, new) if m.memo.get("rotate_refused") else (new, old):
-            if await _logs_in(m, one):
+            if await logs_in(m, one):
                 return _take(m, bmc, new) if one is new else _not_in_force(m, bmc, new)
     except LoginBudget as budget:
         return Again(f"waits before the next login: {budget}", budget.retry_after_s or 60.0)
@@ -175,7 +179,9 @@ def _take(m: Machine, bmc: BmcRow, new: Credential) -> Outcome:
     m.note(
         MoveSealed(bmc.bmc_id, accept=True, slot=ROTATING),
         MoveSealed(bmc.bmc_id, accept=False, slot=LEFT),
-        SetBmc({"cred_ref": None, "cred_verified_at": m.now, "proven_at": m.now}),
+        SetBmc(
+            {"cred_verified_at": m.now, "proven_at": m.now, **({} if m.line.of_one_machine else {"cred_ref": None})}
+        ),
     )
     m.condition("credentials", "ok")
     m.tell("security.bmc-credentials.rotated", username=new.username, slot=m.memo.get("rotate_slot"))
@@ -210,14 +216,16 @@ def _forget(m: Machine) -> None:
     m.remember(rotate_slot=None, rotate_rung=None, rotate_sends=None, rotate_denied=None, rotate_refused=None)
 
 
-async def _logs_in(m: Machine, credential: Credential) -> bool:
+async def logs_in(m: Machine, credential: Credential) -> bool:
     """Whether the BMC takes it, by a login of its own."""
 
     def look(there: Bmc) -> None:
         need(there, Readings).reading()
 
     try:
-        await m.line.trial(m.address, credential, m.trust, look, rotates=True)
+        await m.line.trial(m.address, credential, m.trust, look)
     except RejectedCredentials:
         return False
+    except PasswordChangeRequired:
+        return True
     return True
