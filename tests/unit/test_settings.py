@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import SecretStr
+from pydantic import BaseModel, SecretStr
 
 from bcmetal.boot.policy import fetch_policy
 from bcmetal.decisions import PoolMode
@@ -53,7 +53,7 @@ def test_the_sample_is_a_valid_configuration() -> None:
 def test_the_sample_shows_every_setting_of_this_build() -> None:
     text = SAMPLE.read_text(encoding="utf-8")
     settings = load(SAMPLE)
-    tables = [
+    tables: list[BaseModel] = [
         settings.daemon,
         settings.networks["bmc"],
         settings.pools["gpu"],
