@@ -13,7 +13,7 @@ from bcmetal_drivers.emulated.behaviours import REGISTRY, TABLES
 
 HERE: Final = Path(__file__).parent
 TESTS: Final = HERE.parent
-UNTOLD: Final = ("Boot", "Virtual media", "Power", "Tasks, firmware, BIOS", "IPMI")
+UNTOLD: Final = ("Boot", "Tasks, firmware, BIOS", "IPMI")
 BUNDLES: Final = "Makers, and several at once"
 
 # Kinds of behaviour, by where they are met, and the profiles that show each.
@@ -94,6 +94,39 @@ KINDS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         "refused during POST": ("boot-refused-during-post",),
         "a boot change halts an installed machine": ("boot-change-halts-an-installed-machine",),
     },
+    "virtual media": {
+        "under the system, the manager, both": ("media-under-managers", "media-under-both"),
+        "slots that are of no use": ("slots-without-actions", "slot-that-answers-405"),
+        "inserted by a PATCH": ("insert-by-patch",),
+        "what an insert wants and refuses": ("insert-wants-protocol", "insert-wants-method", "insert-refuses-inserted"),
+        "an eject that lingers, an insert that shows late": (
+            "eject-lingers",
+            "insert-shows-late",
+            "shows-the-image-name-only",
+        ),
+        "the same URL again": ("same-url-boots-nothing",),
+        "ejects that are refused": ("eject-of-nothing-refused", "eject-wants-a-body", "insert-while-the-eject-runs"),
+        "plain URLs": ("plain-urls-only",),
+        "inserted, and not mapped": ("medium-not-mapped",),
+        "media pulled under a running machine": ("eject-hangs-a-running-machine",),
+    },
+    "power": {
+        "late, null, unknown, absent": (
+            "power-lags",
+            "power-null",
+            "power-word-unknown",
+            "power-absent",
+            "power-never-told",
+        ),
+        "already there": ("already-there-409", "already-there-400"),
+        "an On that is refused or does nothing": ("on-refused-after-off", "on-does-nothing-twice", "on-does-nothing"),
+        "resets that are ignored or not offered": (
+            "graceful-shutdown-ignored",
+            "no-restart-offered",
+            "force-on-only",
+        ),
+        "a look that fails": ("power-read-fails",),
+    },
     "identity, inventory": {
         "serials and UUIDs": (
             "serial-is-the-boards",
@@ -116,14 +149,15 @@ KINDS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
 
 
 def _named_in_rows() -> set[str]:
-    """The first argument of each `Row(…)`, and what `behaviours=(…)` names, in the files of rows."""
+    """The first argument of each `Row(…)` and `….behave(…)`, and what `behaviours=(…)` names, in the files of rows and of faults on machines."""
     found: set[str] = set()
-    for path in HERE.glob("test_*.py"):
+    for path in (*HERE.glob("test_*.py"), *(TESTS / "faults_on_the_machine").glob("test_*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if not isinstance(node, ast.Call):
                 continue
             given = [keyword.value for keyword in node.keywords if keyword.arg == "behaviours"]
-            if isinstance(node.func, ast.Name) and node.func.id == "Row":
+            named = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+            if named in ("Row", "behave"):
                 given += node.args[:1]
             found |= {
                 str(constant.value)

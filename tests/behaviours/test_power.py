@@ -1,0 +1,41 @@
+"""Power: what is not known is not acted on, what was accepted is looked at, and what never comes is said."""
+
+from __future__ import annotations
+
+import pytest
+
+from bcmetal.states import Verb
+from behaviours.frame import Case, Row, Shared
+
+
+async def nothing_was_forced(case: Case) -> None:
+    """No state, no act: the machine was not switched, nor started."""
+    assert case.writes("ComputerSystem.Reset") == []
+    assert case.bmc.machine.boots == []
+
+
+async def on_was_asked_for_again(case: Case) -> None:
+    assert case.bmc.fired("on-does-nothing-twice") == 2
+
+
+ROWS = (
+    Row("power-lags", until=Verb.RELEASE),
+    Row("power-null", until=Verb.RELEASE),
+    Row("power-word-unknown", until=Verb.RELEASE),
+    Row("power-absent", until=Verb.RELEASE),
+    Row("power-never-told", until=Verb.COMMISSION, fails="power-unknown", judge=nothing_was_forced),
+    Row("power-read-fails", until=Verb.RELEASE),
+    Row("already-there-409", until=Verb.RELEASE),
+    Row("already-there-400", until=Verb.RELEASE, fires=False),
+    Row("on-refused-after-off", until=Verb.UNRESCUE, setup={"power_lag_s": 2.0}),
+    Row("on-does-nothing-twice", until=Verb.DEPLOY, judge=on_was_asked_for_again),
+    Row("on-does-nothing", until=Verb.DEPLOY, fails="power-not-reached"),
+    Row("graceful-shutdown-ignored", until=Verb.RELEASE),
+    Row("no-restart-offered", until=Verb.RELEASE, fires=False),
+    Row("force-on-only", until=Verb.RELEASE, fires=False),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_a_machine_with_this_behaviour(row: Row, shared: Shared) -> None:
+    shared.tell(row)
