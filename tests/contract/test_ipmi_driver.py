@@ -32,9 +32,10 @@ from bcmetal_drivers.capabilities import (
     need,
     offers,
 )
-from bcmetal_drivers.emulated.ipmi_wire import OPERATOR
+from bcmetal_drivers.emulated.ipmi_wire import ADMINISTRATOR, OPERATOR
 from bcmetal_drivers.errors import (
     Busy,
+    InsecureTransport,
     MaybeSent,
     NotAsAsked,
     Refused,
@@ -230,7 +231,7 @@ def test_the_password_of_nobody_is_refused(bmc: IpmiBmc) -> None:
 def test_an_operator_account_works_where_the_node_asks_for_no_more(bench: IpmiBench) -> None:
     own = Credential("oper", a_secret())
     bench.front.users.add(own.username, own.password, OPERATOR)
-    with driving(bench, credential=own) as asks_too_much, pytest.raises(Refused, match="ADMINISTRATOR"):
+    with driving(bench, credential=own) as asks_too_much, pytest.raises(Refused, match="it may as OPERATOR"):
         asks_too_much.power_state()
     with driving(bench, replace(LIMITS, privilege="OPERATOR"), own) as bmc:
         bmc.set_power(PowerAction.ON)
@@ -241,6 +242,55 @@ def test_an_operator_account_works_where_the_node_asks_for_no_more(bench: IpmiBe
 
 
 # ---------------------------------------------------------------- logins
+
+
+@pytest.mark.parametrize("suite", [17, 3])
+def test_a_two_key_login_takes_the_password_and_the_kg(bench: IpmiBench, suite: int) -> None:
+    kg = a_secret()
+    bench.front.set("kg", kg)
+    with driving(bench, replace(LIMITS, ipmi_suites=(suite,), ipmi_kg=kg)) as bmc:
+        bmc.set_power(PowerAction.ON)
+        assert bmc.power_state() is PowerState.ON
+
+
+def test_a_wrong_kg_or_none_is_told_apart_from_a_wrong_password(bench: IpmiBench) -> None:
+    kg = a_secret()
+    bench.front.set("kg", kg)
+    with driving(bench) as without, pytest.raises(RejectedCredentials, match="perhaps it has a K_g"):
+        without.power_state()
+    other = replace(LIMITS, ipmi_kg=a_secret())
+    with driving(bench, other) as wrong, pytest.raises(RejectedCredentials, match="K_g is not its own") as raised:
+        wrong.power_state()
+    assert kg.get_secret_value() not in str(raised.value)
+    too_long = replace(LIMITS, ipmi_kg=SecretStr("k" * 21))
+    with pytest.raises(Refused, match="20 bytes"):
+        bench.driver(too_long)
+
+
+@pytest.mark.parametrize("suites", [(16,), (2,), (16, 2, 1, 0)])
+def test_suites_without_encryption_are_spoken_to_legacy_bmcs_alone(bench: IpmiBench, suites: tuple[int, ...]) -> None:
+    bench.front.set("suites", suites)
+    with driving(bench) as strict, pytest.raises(InsecureTransport, match="none of the cipher suites 17, 3"):
+        strict.power_state()
+    assert bench.counts["rakp1"] == 0
+    with driving(bench, replace(LIMITS, ipmi_legacy=True)) as bmc:
+        bmc.set_power(PowerAction.ON)
+        assert bmc.identity().serial == bench.machine.serial
+
+
+def test_a_legacy_bmc_that_knows_encryption_is_spoken_to_with_it(bench: IpmiBench) -> None:
+    bench.front.set("suites", (17, 3, 2, 0))
+    with driving(bench, replace(LIMITS, ipmi_legacy=True)) as bmc:
+        bmc.power_state()
+        assert bmc._door._session is not None
+        assert bmc._door._session.suite == 17
+
+
+def test_a_numeric_password_is_the_string_that_it_is(bench: IpmiBench) -> None:
+    own = Credential("1234", SecretStr(f"00{secrets.randbelow(10**8)}"))
+    bench.front.users.add(own.username, own.password, ADMINISTRATOR)
+    with driving(bench, credential=own) as bmc:
+        assert bmc.power_state() is PowerState.OFF
 
 
 def test_a_wrong_password_makes_one_login_and_no_failed_one(bench: IpmiBench) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import secrets
+import select
 import shutil
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -24,7 +26,7 @@ from bcmetal_drivers.capabilities import (
     PowerState,
     Trust,
 )
-from bcmetal_drivers.errors import NotAsAsked, Refused, RejectedCredentials, Unreachable
+from bcmetal_drivers.errors import InsecureTransport, NotAsAsked, Refused, RejectedCredentials, Unreachable
 from bcmetal_drivers.ipmi import IpmiBmc
 
 pytestmark = pytest.mark.skipif(shutil.which("ipmi_sim") is None, reason="ipmi_sim is not installed (Debian: openipmi)")
@@ -148,6 +150,83 @@ def bmc(sim: Simulator) -> Iterator[IpmiBmc]:
     opened = open_bmc(sim)
     yield opened
     opened.close()
+
+
+class Downgrader:
+    """Sits between and says that the BMC knows IPMI 1.5 only, as an attacker would, or an old BMC."""
+
+    def __init__(self, sim: Simulator) -> None:
+        self.heard: list[bytes] = []
+        self._there = (sim.address.host, sim.address.port)
+        self._near, self._far = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
+        for end in (self._near, self._far):
+            end.bind(("127.0.0.1", 0))
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._serve)
+        self.sim = replace(sim, address=replace(sim.address, port=self._near.getsockname()[1]))
+
+    def _serve(self) -> None:
+        client = None
+        while not self._over.is_set():
+            ready, _, _ = select.select([self._near, self._far], [], [], 0.05)
+            for end in ready:
+                packet, where = end.recvfrom(4096)
+                if end is self._near:
+                    client = where
+                    self.heard.append(packet)
+                    self._far.sendto(packet, self._there)
+                elif client is not None:
+                    self._near.sendto(self._older(packet), client)
+
+    @staticmethod
+    def _older(packet: bytes) -> bytes:
+        if packet[4] != 0 or packet[19] != 0x38:  # Get Channel Authentication Capabilities
+            return packet
+        older = bytearray(packet)
+        older[22] &= 0x7F
+        older[24] &= 0xFD
+        older[-1] = -sum(older[17:-1]) & 0xFF
+        return bytes(older)
+
+    def __enter__(self) -> Downgrader:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        self._near.close()
+        self._far.close()
+
+
+def test_a_downgrade_to_ipmi_15_is_refused_without_a_challenge_and_spoken_to_legacy_bmcs_alone(sim: Simulator) -> None:
+    with Downgrader(sim) as between:
+        strict = open_bmc(between.sim)
+        with pytest.raises(InsecureTransport):
+            strict.power_state()
+        assert len(between.heard) == 1
+        assert not any(sim.admin.username.encode() in packet for packet in between.heard)
+        legacy = open_bmc(between.sim, limits=Limits(total_s=20, ipmi_legacy=True))
+        legacy.set_power(PowerAction.ON)
+        assert legacy.power_state() is PowerState.ON
+        assert legacy.identity().serial == "SER-100"
+        legacy.close()
+        assert sim.chassis("power") == "1"
+        wrong = open_bmc(between.sim, a_credential("admin"), Limits(total_s=20, ipmi_legacy=True))
+        with pytest.raises(RejectedCredentials):
+            wrong.power_state()
+        nobody = open_bmc(between.sim, a_credential("nobody"), Limits(total_s=20, ipmi_legacy=True))
+        with pytest.raises(RejectedCredentials):
+            nobody.power_state()
+        assert all(packet[4] in (0, 2) for packet in between.heard)  # never RMCP+ in all this
+
+
+def test_a_password_that_ipmi_15_would_cut_short_is_refused_with_its_limit(sim: Simulator) -> None:
+    with Downgrader(sim) as between:
+        long = Credential("admin", SecretStr(secrets.token_hex(10)))
+        bmc = open_bmc(between.sim, long, Limits(total_s=20, ipmi_legacy=True))
+        with pytest.raises(Refused, match="16 bytes"):
+            bmc.power_state()
 
 
 def test_power_goes_on_and_off(bmc: IpmiBmc, sim: Simulator) -> None:

@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 import pytest
 from pydantic import TypeAdapter
 
-from bcmetal_drivers.capabilities import BootDevice
+from bcmetal_drivers.capabilities import BootDevice, BootMode
 from bcmetal_drivers.quirks import TABLE, PasswordRules, Quirks, Row, merged, quirks_of
 
 NEUTRAL = Quirks()
@@ -24,6 +24,7 @@ SHOWN: list[tuple[str, str, str, str, Any]] = [
     ("Lenovo", "Lenovo XClarity Controller", "TGBT42S 2.83 2023-07-05", "password", PasswordRules(10, 32, 4)),
     ("HPE Hpe", "iLO 5", "iLO 5 v2.72", "ssh_console", "vsp"),
     ("Dell Integrated Dell Remote Access Controller", "15G Monolithic", "6.00.30.00", "ssh_console", "console com2"),
+    ("Supermicro", "product 0x1b0f", "3.74", "boot_selectors", {(BootDevice.DISK, BootMode.UEFI): 9}),
     ("Contoso", "BMC 200", "1.45", "all_boot_keys", False),
     ("Miami Computers", "", "", "all_boot_keys", False),
 ]

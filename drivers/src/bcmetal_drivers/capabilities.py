@@ -74,6 +74,8 @@ class Limits:
     ipmi_suites: tuple[int, ...] = (17, 3)
     privilege: str = "ADMINISTRATOR"  # IPMI: ADMINISTRATOR, OPERATOR or USER
     write_allowed: bool = True  # False: the door passes no write (observe mode), session login and logout excepted
+    ipmi_legacy: bool = False  # IPMI: suites without encryption and IPMI 1.5 too, where the BMC knows nothing better
+    ipmi_kg: SecretStr | None = None  # IPMI: the BMC's K_g, for two-key logins; None: it has none
 
 
 # ---------------------------------------------------------------- values
@@ -642,6 +644,27 @@ class BmcNetwork(Protocol):
 class Console(Protocol):
     def consoles(self) -> tuple[ConsoleAccess, ...]:
         """The ways that are switched on, best first."""
+        ...
+
+
+class ConsoleStream(Protocol):
+    """An open serial console, for one thread. Each method raises a DriverError when it was taken away or the BMC is gone."""
+
+    def read(self, timeout_s: float) -> bytes:
+        """What the machine wrote; empty when it wrote nothing for so long."""
+        ...
+
+    def write(self, data: bytes) -> None:
+        """Type this; returns when the BMC has it."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@runtime_checkable
+class ConsoleStreams(Protocol):
+    def open_console(self) -> ConsoleStream:
+        """The console itself, in a session of its own; whoever had it loses it. Raises Unsupported where it is switched off."""
         ...
 
 

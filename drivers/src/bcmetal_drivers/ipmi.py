@@ -17,7 +17,16 @@ from typing import Final, TypeVar
 
 from pydantic import SecretStr
 
-from bcmetal_drivers import ipmi_boot, ipmi_chassis, ipmi_lan, ipmi_sel, ipmi_sensors, ipmi_users
+from bcmetal_drivers import (
+    ipmi_boot,
+    ipmi_chassis,
+    ipmi_identity,
+    ipmi_lan,
+    ipmi_sel,
+    ipmi_sensors,
+    ipmi_sol,
+    ipmi_users,
+)
 from bcmetal_drivers.capabilities import (
     Account,
     AccountControl,
@@ -36,6 +45,10 @@ from bcmetal_drivers.capabilities import (
     BootMode,
     BootOnce,
     BootOverride,
+    Console,
+    ConsoleAccess,
+    ConsoleStream,
+    ConsoleStreams,
     Credential,
     EventLog,
     HostWay,
@@ -57,10 +70,10 @@ from bcmetal_drivers.capabilities import (
     Sensors,
     Trust,
 )
-from bcmetal_drivers.errors import Malformed, Permanent, Refused, Unsupported
+from bcmetal_drivers.errors import Permanent, Refused, Unsupported
 from bcmetal_drivers.ipmi_accounts import read_accounts, set_password
-from bcmetal_drivers.ipmi_door import GET_DEVICE_ID, IpmiDoor
-from bcmetal_drivers.ipmi_fru import MAKERS, FruFields, read_fru, read_guid
+from bcmetal_drivers.ipmi_door import IpmiDoor
+from bcmetal_drivers.quirks import Quirks
 
 T = TypeVar("T")
 OFFERED: Final = (
@@ -75,7 +88,18 @@ OFFERED: Final = (
         "AccountControl",
         "Baseline",
     ),
-    *("Sensors", "EventLog", "Indicator", "BmcReset", "BmcClock", "BmcNetwork", "HostWays", "NetworkWays"),
+    *(
+        "Sensors",
+        "EventLog",
+        "Indicator",
+        "BmcReset",
+        "BmcClock",
+        "BmcNetwork",
+        "Console",
+        "ConsoleStreams",
+        "HostWays",
+        "NetworkWays",
+    ),
 )
 
 
@@ -88,7 +112,7 @@ class IpmiBmc:
         self._door = IpmiDoor(address, credential, limits)
         self._lock = threading.Lock()
         self._records = ipmi_sensors.Records()
-        self._maker: int | None = None
+        self._quirks: Quirks | None = None
 
     @property
     def address(self) -> BmcAddress:
@@ -153,41 +177,29 @@ class IpmiBmc:
             if device is BootDevice.NONE:
                 ipmi_boot.clear(door)
             else:
-                ipmi_boot.arm(door, device, mode, once, self._iana(door))
+                ipmi_boot.arm(door, device, mode, once, self._quirks_of(door))
 
-    def _iana(self, door: IpmiDoor) -> int | None:
-        """The maker's number, for what makers write differently."""
-        if self._maker is None:
-            data = door.read(GET_DEVICE_ID).data
-            self._maker = int.from_bytes(data[6:9], "little") & 0x0FFFFF
-        return self._maker
+    def _quirks_of(self, door: IpmiDoor) -> Quirks:
+        if self._quirks is None:
+            self._quirks = ipmi_identity.quirks(door)
+            door.space(self._quirks.spacing_s)
+        return self._quirks
 
     # ------------------------------------------------------------ who it is
 
     def identity(self) -> Identity:
         """From FRU 0 and the system GUID. `product_uuid` is in SMBIOS order (see `ipmi_fru.read_guid`); no host MACs in IPMI."""
         with self._call() as door:
-            return _identity(_fru_or_trouble(door), read_guid(door))
+            return ipmi_identity.identity(door)
 
     def bmc_info(self) -> BmcInfo:
         with self._call() as door:
-            return _bmc_info(door)
+            return ipmi_identity.bmc_info(door)
 
     def inventory(self) -> Inventory:
         """IPMI tells who the machine is and little more; what the host holds is `absent`, for the agent to say."""
         with self._call() as door:
-            fields = _fru_or_trouble(door)
-            bmc = _bmc_info(door)
-            identity = _identity(fields, read_guid(door))
-        sections = dict.fromkeys(("cpus", "memory", "nics", "drives", "gpus", "tpm"), "absent")
-        firmware = {"BMC": bmc.firmware} if bmc.firmware else {}
-        return Inventory(
-            identity=identity,
-            bmc=bmc,
-            firmware=firmware,
-            capabilities=OFFERED,
-            sections={**sections, "identity": fields.trouble or "ok", "bmc": "ok"},
-        )
+            return ipmi_identity.inventory(door, OFFERED)
 
     # ------------------------------------------------------------ accounts
 
@@ -234,7 +246,7 @@ class IpmiBmc:
                 "network": dict(_or_none(ipmi_lan.read_lan, door) or {}),
                 "channels": _or_none(ipmi_lan.read_all_lan, door),
                 "channelAccess": ipmi_lan.read_channel_access(door),
-                "firmware": _bmc_info(door).firmware,
+                "firmware": ipmi_identity.device(door).firmware,
                 "boot": _or_none(lambda d: asdict(ipmi_boot.read_override(d)), door),
             }
 
@@ -275,6 +287,18 @@ class IpmiBmc:
         with self._call() as door:
             return ipmi_lan.interfaces(door)
 
+    def consoles(self) -> tuple[ConsoleAccess, ...]:
+        with self._call() as door:
+            return ipmi_sol.ways(door)
+
+    def open_console(self) -> ConsoleStream:
+        session = self._door.another_session()
+        try:
+            return ipmi_sol.SolConsole(session, self._door.limits)
+        except BaseException:
+            session.close()
+            raise
+
     # ------------------------------------------------------------ ways in
 
     def host_ways(self) -> tuple[HostWay, ...]:
@@ -302,40 +326,6 @@ def _kept(account: Account) -> Mapping[str, object]:
     return {name: getattr(account, name) for name in ("slot", "username", "role", "enabled")}
 
 
-# ---------------------------------------------------------------- bytes
-
-
-def _fru_or_trouble(door: IpmiDoor) -> FruFields:
-    try:
-        return read_fru(door)
-    except Permanent as error:
-        return FruFields(trouble=str(error))  # the inventory goes on without it
-
-
-def _identity(fields: FruFields, guid: str | None) -> Identity:
-    return Identity(
-        product_uuid=guid,
-        serial=fields.serial,
-        sku=fields.part_number,
-        manufacturer=fields.manufacturer,
-        model=fields.model,
-        asset_tag=fields.asset_tag,
-    )
-
-
-def _bmc_info(door: IpmiDoor) -> BmcInfo:
-    data = door.get(GET_DEVICE_ID)
-    if len(data) < 11:
-        raise Malformed(f"{door.address}: {GET_DEVICE_ID.name} gave {len(data)} bytes")
-    maker = int.from_bytes(data[6:9], "little") & 0x0FFFFF
-    return BmcInfo(
-        maker=MAKERS.get(maker, f"IANA {maker}"),
-        model=f"product 0x{int.from_bytes(data[9:11], 'little'):04x}",
-        firmware=f"{data[2] & 0x7F}.{data[3] >> 4}{data[3] & 0x0F}",
-        clock=ipmi_chassis.clock(door),
-    )
-
-
 def _or_none(read: Callable[[IpmiDoor], T], door: IpmiDoor) -> T | None:
     try:
         return read(door)
@@ -359,5 +349,7 @@ _conforms_indicator: type[Indicator] = IpmiBmc
 _conforms_reset: type[BmcReset] = IpmiBmc
 _conforms_clock: type[BmcClock] = IpmiBmc
 _conforms_network: type[BmcNetwork] = IpmiBmc
+_conforms_console: type[Console] = IpmiBmc
+_conforms_console_streams: type[ConsoleStreams] = IpmiBmc
 _conforms_host_ways: type[HostWays] = IpmiBmc
 _conforms_network_ways: type[NetworkWays] = IpmiBmc

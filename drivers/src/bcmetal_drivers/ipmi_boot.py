@@ -9,6 +9,7 @@ from typing import Final
 from bcmetal_drivers.capabilities import BootDevice, BootMode, BootOverride
 from bcmetal_drivers.errors import Malformed, MaybeSent, NotAsAsked, Permanent, Refused, Unsupported
 from bcmetal_drivers.ipmi_door import Command, IpmiDoor
+from bcmetal_drivers.quirks import Quirks
 
 SET_BOOT_OPTIONS: Final = Command("Set System Boot Options", 0x00, 0x08)
 GET_BOOT_OPTIONS: Final = Command("Get System Boot Options", 0x00, 0x09)
@@ -23,11 +24,6 @@ SELECTORS: Final[Mapping[BootDevice, tuple[int, ...]]] = {  # the usual one firs
     BootDevice.CD: (5, 8),  # 8: a remotely connected CD
     BootDevice.BIOS_SETUP: (6,),
 }
-# By the IANA number of Get Device ID. Supermicro's own tool writes 9 for the disk of a UEFI machine, where X9 to X11 boot nothing with 2.
-MAKERS_SELECTORS: Final[Mapping[int, Mapping[tuple[BootDevice, BootMode], int]]] = {
-    10876: {(BootDevice.DISK, BootMode.UEFI): 9},
-    47488: {(BootDevice.DISK, BootMode.UEFI): 9},
-}
 DEVICES: Final[Mapping[int, BootDevice]] = {
     0: BootDevice.NONE,
     1: BootDevice.PXE,
@@ -41,14 +37,14 @@ DEVICES: Final[Mapping[int, BootDevice]] = {
 }
 
 
-def arm(door: IpmiDoor, device: BootDevice, mode: BootMode | None, once: bool, maker: int | None) -> None:
+def arm(door: IpmiDoor, device: BootDevice, mode: BootMode | None, once: bool, quirks: Quirks) -> None:
     """Set the override and read it back: raises NotAsAsked when the BMC shows another device, persistence or mode.
 
     IPMI knows no "as it is": without a mode the UEFI bit is set, and a BMC that loses it is not blamed.
     """
     flags = VALID | (0 if once else PERSISTENT) | (0 if mode is BootMode.LEGACY else EFI)
     shown: BootOverride | None = None
-    for selector in _selectors(device, mode or BootMode.UEFI, maker):
+    for selector in _selectors(device, mode or BootMode.UEFI, quirks):
         if not _write(door, flags, selector):
             continue
         shown = read_override(door)
@@ -85,8 +81,8 @@ def read_override(door: IpmiDoor) -> BootOverride:
     return BootOverride(DEVICES[selector], once=not data[2] & PERSISTENT, mode=mode)
 
 
-def _selectors(device: BootDevice, mode: BootMode, maker: int | None) -> Sequence[int]:
-    own = MAKERS_SELECTORS.get(maker or 0, {}).get((device, mode))
+def _selectors(device: BootDevice, mode: BootMode, quirks: Quirks) -> Sequence[int]:
+    own = (quirks.boot_selectors or {}).get((device, mode))
     return SELECTORS[device] if own is None else (own, *SELECTORS[device])
 
 

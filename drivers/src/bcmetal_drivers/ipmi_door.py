@@ -13,6 +13,7 @@ from typing import Final
 from bcmetal_drivers.capabilities import BmcAddress, Credential, Limits
 from bcmetal_drivers.errors import (
     Busy,
+    DriverError,
     MaybeSent,
     Refused,
     RejectedCredentials,
@@ -22,7 +23,7 @@ from bcmetal_drivers.errors import (
     Unreachable,
     Unsupported,
 )
-from bcmetal_drivers.ipmi_session import Answer, Deadline, IpmiSession, check_limits
+from bcmetal_drivers.ipmi_session import PRIVILEGES, Answer, Deadline, IpmiSession, check_kg, check_limits
 
 # The command was not executed; it may be sent again: node busy, SDR update, BMC update, BMC initialisation, no resources, …
 NOT_NOW: Final = frozenset({0xC0, 0xC4, 0xD0, 0xD1, 0xD2, 0xDF})
@@ -34,6 +35,8 @@ UNSPECIFIED: Final = 0xFF
 
 BETWEEN_TRIES_S: Final = 1.0
 BUSY_TRIES: Final = 6
+HASTY: Final = 2
+SPACING_LIMIT_S: Final = 5.0
 READ_WAITS_S: Final = (1.0, 2.0, 3.0)
 IDLE_LOGIN_S: Final = 45.0  # BMCs end an idle session after 60 s, and then answer nothing
 IDLE_PROBE_S: Final = 10.0  # some end it sooner: before a write, a read tells
@@ -57,16 +60,19 @@ class IpmiDoor:
 
     def __init__(self, address: BmcAddress, credential: Credential, limits: Limits) -> None:
         check_limits(address, credential)
+        check_kg(address, limits.ipmi_kg)
         self.address = address
         self.credential = credential
-        self._limits = limits
+        self.limits = limits
         self._session: IpmiSession | None = None
         self._used_at = 0.0
+        self._spacing_s = 0.0
+        self._hasty = 0  # busy answers that came right after an earlier command, and were good a second later
         self._deadline = Deadline.after(limits.total_s)
 
     def start_call(self) -> None:
         """A capability's call begins: its whole deadline is ahead of it."""
-        self._deadline = Deadline.after(self._limits.total_s)
+        self._deadline = Deadline.after(self.limits.total_s)
 
     def use(self, credential: Credential) -> None:
         """Log in with this from the next login on; the open session stays."""
@@ -75,9 +81,9 @@ class IpmiDoor:
 
     def proves(self, credential: Credential, privilege: str) -> bool | None:
         """Whether the BMC takes a login with this. None: it could not be tried just now."""
-        session = IpmiSession(self.address, credential, self._limits.ipmi_suites, privilege)
+        session = IpmiSession(self.address, credential, self.limits, privilege)
         try:
-            session.open(self._deadline, self._limits.connect_s)
+            session.open(self._deadline, self.limits.connect_s)
         except RejectedCredentials:
             return False
         except Transient:
@@ -90,29 +96,41 @@ class IpmiDoor:
             self._session.close()
             self._session = None
 
+    def another_session(self) -> IpmiSession:
+        """An open one beside that of this door, the caller's to close. Raises Refused where the BMC is only observed."""
+        if not self.limits.write_allowed:
+            raise Refused(f"{self.address}: a console is typed into, and this BMC is only observed")
+        session = IpmiSession(self.address, self.credential, self.limits)
+        session.open(Deadline.after(self.limits.total_s), self.limits.connect_s)
+        return session
+
     def abandon(self) -> None:
         """The BMC ended the session by itself."""
         self._forget()
 
     def read(self, command: Command, data: bytes = b"") -> Answer:
         """The BMC's answer, whatever its completion code, once it is not a busy one."""
-        for _ in range(BUSY_TRIES):
+        for attempt in range(BUSY_TRIES):
+            self._space(command)
             answer = self._ask(command, data)
             if answer.code not in NOT_NOW and answer.code != TIMEOUT_WHILE_PROCESSING:
+                self._note_pace(attempt)
                 return answer
             self._pause(command)
         raise Busy(f"{self.address}: {command.name} is answered with busy (code 0x{answer.code:02x})")
 
     def write(self, command: Command, data: bytes = b"") -> Answer:
         """Send a write once. Raises MaybeSent when the answer is lost or says that it is not known whether it was done."""
-        if not self._limits.write_allowed:
+        if not self.limits.write_allowed:
             raise Refused(f"{self.address}: {command.name} is a write, and this BMC is only observed")
         self._probe()
-        for _ in range(BUSY_TRIES):
+        for attempt in range(BUSY_TRIES):
+            self._space(command)
             answer = self._send_once(command, data)
             if answer.code == TIMEOUT_WHILE_PROCESSING:
                 raise MaybeSent(f"{self.address}: timed out while it processed {command.name}")
             if answer.code not in NOT_NOW:
+                self._note_pace(attempt)
                 return answer
             self._pause(command)
         raise Busy(f"{self.address}: {command.name} is answered with busy (code 0x{answer.code:02x})")
@@ -125,7 +143,7 @@ class IpmiDoor:
         if answer.code in UNSUPPORTED:
             raise Unsupported(said)
         if answer.code == NO_PRIVILEGE:
-            raise Refused(f"{said}: {self._limits.privilege} is not privilege enough")
+            raise Refused(f"{said}: {self.limits.privilege} is not privilege enough")
         if answer.code == NOT_IN_THIS_STATE:
             raise Busy(f"{said}: not in the present state")
         if answer.code == UNSPECIFIED:
@@ -168,7 +186,7 @@ class IpmiDoor:
         self._in_time(command)
         try:
             answer = session.exchange(
-                command.netfn, command.code, data, (self._limits.read_s,), self._deadline, command.lun
+                command.netfn, command.code, data, (self.limits.read_s,), self._deadline, command.lun
             )
         except Unreachable as error:
             self._forget()
@@ -189,17 +207,51 @@ class IpmiDoor:
             self.close()
         if self._session is None:
             self._in_time(command)
-            session = IpmiSession(self.address, self.credential, self._limits.ipmi_suites, self._limits.privilege)
-            session.open(self._deadline, self._limits.connect_s)
+            session = IpmiSession(self.address, self.credential, self.limits)
+            try:
+                session.open(self._deadline, self.limits.connect_s)
+            except Refused as error:
+                if session.role_refused:
+                    raise Refused(f"{error}{self._works_as()}") from error
+                raise
             self._session = session
             self._used_at = time.monotonic()
         return self._session
+
+    def _works_as(self) -> str:
+        """The highest privilege that the account has below the one asked for, as words for a person."""
+        levels = sorted(PRIVILEGES, key=PRIVILEGES.__getitem__, reverse=True)
+        for level in levels[levels.index(self.limits.privilege) + 1 :]:
+            try:
+                session = IpmiSession(self.address, self.credential, self.limits, level)
+                session.open(self._deadline, self.limits.connect_s)
+            except DriverError:
+                continue
+            session.close()
+            return f"; it may as {level}: the pool's settings can ask for that"
+        return "; the pool's settings can ask for less"
 
     def _forget(self) -> None:
         """Give a session up that does not answer: its end is announced, but not waited for."""
         if self._session is not None:
             self._session.close(wait_s=0.05)
             self._session = None
+
+    def space(self, at_least_s: float) -> None:
+        """Leave so much time between commands from now on."""
+        self._spacing_s = max(self._spacing_s, min(at_least_s, SPACING_LIMIT_S))
+
+    def _space(self, command: Command) -> None:
+        left = self._used_at + self._spacing_s - time.monotonic()
+        if self._session is not None and left > 0:
+            self._in_time(command, left)
+            time.sleep(left)
+
+    def _note_pace(self, attempt: int) -> None:
+        """A BMC that is busy again and again, and never a second later, wants that second."""
+        self._hasty = self._hasty + 1 if attempt == 1 else 0 if self._hasty < HASTY else self._hasty
+        if self._hasty >= HASTY:
+            self.space(BETWEEN_TRIES_S)
 
     def _pause(self, command: Command) -> None:
         self._in_time(command, BETWEEN_TRIES_S)

@@ -35,6 +35,7 @@ MAKERS: Final[Mapping[int, str]] = {
     15370: "Gigabyte",
     19046: "Lenovo",
     47196: "HPE",
+    47488: "Supermicro",
 }
 
 

@@ -6,8 +6,8 @@ chassis control is sent again, with new logins, up to nine times. Here `pyghmi.i
 touches those tables is replaced: a connected socket (answers of others never arrive), the caller's own thread, no keepalive,
 each packet sent when this module says so. The names used are private to pyghmi: the version is pinned, the contract tests notice.
 
-IPMI 1.5 is not spoken at all: a BMC, or somebody who answers in its place, without the 2.0 bit is refused before a user name
-was sent. RAKP message 2 proves that the BMC knows the password; where it does not, message 3 is never sent.
+A BMC, or somebody who answers in its place, without the 2.0 bit is refused before a user name was sent; `legacy` alone speaks IPMI 1.5
+with it (`ipmi_legacy`). RAKP message 2 proves that the BMC knows the password; where it does not, message 3 is never sent.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from pydantic import SecretStr
 from pyghmi.ipmi.private import session as pyghmi_session
 
-from bcmetal_drivers.capabilities import BmcAddress, Credential
+from bcmetal_drivers import ipmi_legacy
+from bcmetal_drivers.capabilities import BmcAddress, Credential, Limits
 from bcmetal_drivers.errors import (
     Busy,
     DriverError,
@@ -32,7 +34,6 @@ from bcmetal_drivers.errors import (
     NotThisService,
     Refused,
     RejectedCredentials,
-    ServerFault,
     TimedOut,
     Unreachable,
     Unsupported,
@@ -40,11 +41,14 @@ from bcmetal_drivers.errors import (
 
 USERNAME_LIMIT: Final = 16
 PASSWORD_LIMIT: Final = 20
+KG_LIMIT: Final = 20
 PRIVILEGES: Final[Mapping[str, int]] = {"USER": 2, "OPERATOR": 3, "ADMINISTRATOR": 4}
 
-# Cipher suite -> (pyghmi's name of the hash, authentication and integrity algorithm). Confidentiality is AES-CBC-128 in both.
-SUITES: Final[Mapping[int, tuple[int, int, int]]] = {17: (256, 3, 4), 3: (1, 1, 1)}
-AES_CBC_128: Final = 1
+# Cipher suite -> (pyghmi's name of the hash, authentication, integrity, confidentiality algorithm); 1 is AES-CBC-128, 0 is none.
+SUITES: Final[Mapping[int, tuple[int, int, int, int]]] = {17: (256, 3, 4, 1), 3: (1, 1, 1, 1)}
+LEGACY_SUITES: Final[Mapping[int, tuple[int, int, int, int]]] = {16: (256, 3, 4, 0), 2: (1, 1, 1, 0)}  # signed only
+
+SOL, OPEN_REQUEST = 0x01, 0x10  # payload types
 
 RESENDS_S: Final = (0.6, 1.2, 2.4)
 RAKP_WAIT_S: Final = 2.0
@@ -87,6 +91,11 @@ def check_limits(address: BmcAddress, credential: Credential) -> None:
         raise Refused(f"{address}: the password is longer than the {PASSWORD_LIMIT} bytes that IPMI 2.0 takes")
 
 
+def check_kg(address: BmcAddress, kg: SecretStr | None) -> None:
+    if kg is not None and not 1 <= len(kg.get_secret_value().encode()) <= KG_LIMIT:
+        raise Refused(f"{address}: a K_g has 1 to {KG_LIMIT} bytes")
+
+
 class IpmiSession(pyghmi_session.Session):  # type: ignore[misc]  # pyghmi has no types
     """A login and the commands sent under it. One thread at a time.
 
@@ -96,22 +105,30 @@ class IpmiSession(pyghmi_session.Session):  # type: ignore[misc]  # pyghmi has n
     def __new__(cls, *_args: object, **_kwargs: object) -> IpmiSession:
         return object.__new__(cls)  # pyghmi's looks for a session of the same BMC in its tables
 
-    def __init__(self, address: BmcAddress, credential: Credential, suites: tuple[int, ...], privilege: str) -> None:
+    def __init__(self, address: BmcAddress, credential: Credential, limits: Limits, privilege: str = "") -> None:
+        """`privilege`: another than that of `limits`."""
+        privilege = privilege or limits.privilege
         check_limits(address, credential)
+        check_kg(address, limits.ipmi_kg)
         if privilege not in PRIVILEGES:
             raise Refused(f"{address}: {privilege!r} is no IPMI privilege level; use one of {', '.join(PRIVILEGES)}")
-        spoken = tuple(s for s in suites if s in SUITES)
+        known = {**SUITES, **LEGACY_SUITES} if limits.ipmi_legacy else SUITES
+        wanted = (*limits.ipmi_suites, *LEGACY_SUITES) if limits.ipmi_legacy else limits.ipmi_suites
+        spoken = {suite: known[suite] for suite in wanted if suite in known}
         if not spoken:
             raise Unsupported(
-                f"{address}: none of the cipher suites {suites} is spoken by this driver, which knows 17 and 3"
+                f"{address}: none of the cipher suites {wanted} is spoken by this driver, which knows 17 and 3"
             )
         self.address = address
         self.suites = spoken
+        self.legacy = limits.ipmi_legacy
         self.privilege = privilege
+        self.role_refused = False  # the account may not work at this privilege
         self.privlevel = PRIVILEGES[privilege]
         self.userid = credential.username.encode()
         self.password = credential.password.get_secret_value().encode()
-        self.kg = self.password  # two-key logins (a Kg of its own) are not offered
+        self.two_keys = limits.ipmi_kg is not None
+        self.kg = limits.ipmi_kg.get_secret_value().encode() if limits.ipmi_kg is not None else self.password
         self.established = False
         self.suite: int | None = None
         self.socket: socket.socket | None = None
@@ -129,7 +146,7 @@ class IpmiSession(pyghmi_session.Session):  # type: ignore[misc]  # pyghmi has n
         self.logontries = 0
         self.maxtimeout = 2
         self.timeout = 1.0
-        self.sol_handler = None
+        self.sol_handler: Callable[[bytearray], None] | None = None
         self.pendingpayloads: deque[object] = deque()
         self.request_entry: list[object] = []
         self.seqlun = 0
@@ -142,8 +159,10 @@ class IpmiSession(pyghmi_session.Session):  # type: ignore[misc]  # pyghmi has n
         """Log in, at most twice over when answers get lost. Raises a DriverError; the socket is closed then."""
         try:
             self._connect()
-            self._require_ipmi_2(deadline, connect_s)
-            self._log_in(deadline)
+            if self._speaks_ipmi_2(deadline, connect_s):
+                self._log_in(deadline)
+            else:
+                ipmi_legacy.log_in(self, deadline)
             self._raise_privilege(deadline)
         except BaseException:
             self._drop()
@@ -154,7 +173,7 @@ class IpmiSession(pyghmi_session.Session):  # type: ignore[misc]  # pyghmi has n
         """Tell the BMC that the session ends, and close the socket. Never raises."""
         if self.established:
             with suppress(DriverError):  # it ends by itself after a minute
-                self.exchange(0x06, 0x3C, struct.pack("<I", self.pendingsessionid), (wait_s,), Deadline.after(wait_s))
+                self.exchange(0x06, 0x3C, struct.pack("<I", self.sessionid), (wait_s,), Deadline.after(wait_s))
         self._drop()
 
     def _drop(self) -> None:
@@ -175,7 +194,8 @@ class IpmiSession(pyghmi_session.Session):  # type: ignore[misc]  # pyghmi has n
         except OSError as error:
             raise Unreachable(f"{self.address}: no route: {error.strerror}") from error
 
-    def _require_ipmi_2(self, deadline: Deadline, connect_s: float) -> None:
+    def _speaks_ipmi_2(self, deadline: Deadline, connect_s: float) -> bool:
+        """False where it knows IPMI 1.5 only and that is allowed. Raises InsecureTransport where it is not."""
         self._asking_capabilities = True
         try:
             until = Deadline(min(deadline.at, time.monotonic() + connect_s), connect_s)
@@ -184,14 +204,20 @@ class IpmiSession(pyghmi_session.Session):  # type: ignore[misc]  # pyghmi has n
             self._asking_capabilities = False
         if answer is None:
             raise TimedOut(f"{self.address}: no answer on the IPMI port within {connect_s:g} s")
-        if answer.code == 0xCC:
-            raise InsecureTransport(f"{self.address}: knows only IPMI 1.5, which is not allowed here")
+        if answer.code == 0xCC:  # a bit of 2.0 in the question is nonsense to it
+            return self._old_ipmi("knows only IPMI 1.5")
         if answer.code != 0 or len(answer.data) < 4:
             raise NotThisService(
                 f"{self.address}: the question for IPMI capabilities was answered with code 0x{answer.code:02x}"
             )
         if not (answer.data[1] & 0x80 and answer.data[3] & 0x02):
-            raise InsecureTransport(f"{self.address}: the answer offers only IPMI 1.5, which is not allowed here")
+            return self._old_ipmi("the answer offers only IPMI 1.5")
+        return True
+
+    def _old_ipmi(self, what: str) -> bool:
+        if not self.legacy:
+            raise InsecureTransport(f"{self.address}: {what}, which is not allowed here")
+        return False
 
     def _log_in(self, deadline: Deadline) -> None:
         for suite in self.suites:
@@ -213,7 +239,7 @@ class IpmiSession(pyghmi_session.Session):  # type: ignore[misc]  # pyghmi has n
         """What it means that the handshake was met with silence: many BMCs ignore a user name that they do not know."""
         if reached == "EXPECTINGRAKP2":
             self._initsession()
-            self._require_ipmi_2(deadline, RAKP_WAIT_S)
+            self._speaks_ipmi_2(deadline, RAKP_WAIT_S)
             return RejectedCredentials(
                 f"{self.address}: alive, but it ignores this user name, as many BMCs do with unknown ones"
             )
@@ -222,7 +248,7 @@ class IpmiSession(pyghmi_session.Session):  # type: ignore[misc]  # pyghmi has n
     def _handshake(self, suite: int, deadline: Deadline) -> str:
         """Open session, RAKP 1 to 4. Returns how far it came (pyghmi's `sessioncontext`, or REFUSED for this suite)."""
         self._initsession()
-        self.attemptedhash = SUITES[suite][0]
+        self.attemptedhash = self.suites[suite][0]
         self.localsid = secrets.randbits(31) | 1
         self.ipmiversion = 2.0
         self._proposed = suite
@@ -246,12 +272,11 @@ class IpmiSession(pyghmi_session.Session):  # type: ignore[misc]  # pyghmi has n
         if answer is None:
             raise TimedOut(f"{self.address}: the request for {self.privilege} was not answered")
         if answer.code != 0:
-            raise self._role_refused(answer.code)
+            raise self.role_is_refused(answer.code)
 
-    def _role_refused(self, code: int) -> Refused:
-        return Refused(
-            f"{self.address}: the account may not work as {self.privilege} (code 0x{code:02x}); the node's settings can ask for less"
-        )
+    def role_is_refused(self, code: int) -> Refused:
+        self.role_refused = True
+        return Refused(f"{self.address}: the account may not work as {self.privilege} (code 0x{code:02x})")
 
     # ------------------------------------------------------------ commands
 
@@ -275,6 +300,14 @@ class IpmiSession(pyghmi_session.Session):  # type: ignore[misc]  # pyghmi has n
             if self._pump(lambda: self._answer is not None, wait_s, deadline):
                 return self._answer
         return None
+
+    def send_sol(self, payload: bytes) -> None:
+        """A packet of the serial console; what comes back goes to `sol_handler`."""
+        self.send_payload(bytearray(payload), SOL, retry=False)
+
+    def listen(self, done: Callable[[], bool], seconds: float) -> bool:
+        """Take packets until `done`, for `seconds` at most. Whether it was done. Raises Unreachable when the port is closed."""
+        return self._pump(done, seconds, Deadline.after(seconds))
 
     def _keep(self, response: Mapping[str, object]) -> None:
         if (response["netfn"], response["command"]) == self._expected:
@@ -308,7 +341,7 @@ class IpmiSession(pyghmi_session.Session):  # type: ignore[misc]  # pyghmi has n
         """Hand one packet to pyghmi. What is not IPMI, or not in this phase's form, or garbled, is as if it had not come."""
         if len(packet) < 16 or packet[0] != 6 or packet[2:4] != b"\xff\x07":
             return
-        if packet[4] != (0 if self._asking_capabilities else 6):
+        if packet[4] != (0 if self._asking_capabilities else self.authtype):
             return
         try:
             self._handle_ipmi_packet(bytearray(packet), sockaddr=None, qent=(None, None, None))
@@ -326,7 +359,19 @@ class IpmiSession(pyghmi_session.Session):  # type: ignore[misc]  # pyghmi has n
         except OSError as error:
             raise Unreachable(f"{self.address}: nothing listens there: {error.strerror}") from error
 
+    def _ipmi15authcode(self, payload: bytes, checkremotecode: bool = False) -> bytes:
+        """pyghmi's is of a time when passwords were str."""
+        if self.authtype == 0:
+            return b""
+        sequence = self.remseqnumber if checkremotecode else self.sequencenumber
+        return ipmi_legacy.auth_code(self.password, self.sessionid, sequence or 0, bytes(payload))
+
     # ------------------------------------------------------------ pyghmi's steps of the login, with typed outcomes
+
+    def send_payload(self, payload: bytearray, payload_type: int | None = None, **more: object) -> None:
+        if payload_type == OPEN_REQUEST:
+            payload[28] = self.suites[self._proposed][3]  # pyghmi proposes AES only
+        super().send_payload(payload, payload_type, **more)
 
     def _got_rmcp_response(self, data: bytearray) -> None:
         if self.sessioncontext != "OPENSESSION" or data[0] != self.rmcptag:
@@ -336,7 +381,7 @@ class IpmiSession(pyghmi_session.Session):  # type: ignore[misc]  # pyghmi has n
             self._failure = Busy(f"{self.address}: the BMC's session table is full")
         elif data[1] != 0:
             self.sessioncontext = "REFUSED"
-        elif (data[16], data[24], data[32]) != (*SUITES[self._proposed][1:], AES_CBC_128):
+        elif (data[16], data[24], data[32]) != self.suites[self._proposed][1:]:
             self.sessioncontext = "REFUSED"  # it chose algorithms that were not proposed
         else:
             super()._got_rmcp_response(data)
@@ -345,7 +390,7 @@ class IpmiSession(pyghmi_session.Session):  # type: ignore[misc]  # pyghmi has n
         if self.sessioncontext != "EXPECTINGRAKP2" or data[0] != self.rmcptag or data[1] == STALE_SESSION:
             return
         if data[1] in ROLE_REFUSED:
-            self._failure = self._role_refused(data[1])
+            self._failure = self.role_is_refused(data[1])
         elif data[1] in NO_RESOURCES:
             self._failure = Busy(f"{self.address}: the BMC's session table is full")
         elif data[1] != 0:
@@ -362,6 +407,8 @@ class IpmiSession(pyghmi_session.Session):  # type: ignore[misc]  # pyghmi has n
             self._failure = RejectedCredentials(f"{self.address}: refuses the login (RAKP 4, code 0x{data[1]:02x})")
         else:
             super()._got_rakp4(data)
+            if self.sessioncontext == "ESTABLISHED" and not self.suites[self._proposed][3]:
+                self.confalgo = 0  # pyghmi takes AES for granted
 
     def onlogon(self, parameter: Mapping[str, object]) -> None:
         """pyghmi's verdict: the HMAC of RAKP 2 or of RAKP 4 was wrong."""
@@ -370,7 +417,12 @@ class IpmiSession(pyghmi_session.Session):  # type: ignore[misc]  # pyghmi has n
                 f"{self.address}: the BMC does not know this password (its RAKP 2 proves another)"
             )
         else:
-            self._failure = ServerFault(f"{self.address}: RAKP 4 has a wrong integrity code")
+            kg = (
+                "this K_g is not its own"
+                if self.two_keys
+                else "perhaps it has a K_g, which the pool's settings must name"
+            )
+            self._failure = RejectedCredentials(f"{self.address}: knows the password, and RAKP 4 is not right: {kg}")
 
     def _req_priv_level(self) -> None:
         """pyghmi would go on from inside the packet's handler; `open` does it in its turn."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
-from bcmetal_drivers.capabilities import BootDevice
+from bcmetal_drivers.capabilities import BootDevice, BootMode
 
 SAFE_MARKS: Final = "!#%+-_="  # of the special characters, those that no maker here refuses
 
@@ -50,6 +50,10 @@ class Quirks:
     all_boot_keys: bool = False  # fewer keys than target, enabled and mode reset the others, with a 200
     boot_by_setting: Mapping[BootDevice, tuple[OemSetting, ...]] | None = (
         None  # devices that the standard override does not reach
+    )
+
+    boot_selectors: Mapping[tuple[BootDevice, BootMode], int] | None = (
+        None  # IPMI: of the boot flags, tried before the standard's
     )
 
     # accounts
@@ -109,6 +113,11 @@ TABLE: Final[tuple[Row, ...]] = (
         SUPERMICRO,
         {"ssh_console": "cd system1/sol1; start"},
         "recorded tree of BMC 11.01 on X13: SerialConsole.SSH.ConsoleEntryCommand",
+    ),
+    Row(
+        SUPERMICRO,
+        {"boot_selectors": {(BootDevice.DISK, BootMode.UEFI): 9}},
+        "its own tool writes e0 24 for the disk of a UEFI machine; X9 to X11 boot nothing with the standard's e0 08",
     ),
     Row(
         DELL,

@@ -18,6 +18,7 @@ from pydantic import SecretStr
 
 from bcmetal_drivers.emulated.ipmi_accounts import UserSlots
 from bcmetal_drivers.emulated.ipmi_commands import INVALID_COMMAND, Commands, command_for
+from bcmetal_drivers.emulated.ipmi_sol import Serial
 from bcmetal_drivers.emulated.ipmi_wire import INSUFFICIENT_PRIVILEGE, UNAUTHORISED_NAME, Login, Wire
 from bcmetal_drivers.emulated.machine import Machine
 
@@ -101,13 +102,17 @@ class IpmiFront:
     def set(self, name: str, value: object) -> None:
         """Change a quirk while it runs.
 
-        `suites` (tuple of 17, 3, 16, 15, 2, 1, 0) · `kg` · `sdr_read_limit` (bytes) · `max_sessions` · `flags_lapse_s` (boot flags without parameter 3) · `parameter_3` (False:
+        `suites` (tuple of 17, 3, 16, 15, 2, 1, 0) · `kg` · `sdr_read_limit` (bytes) · `sol` (False: switched off) · `sol_stale` · `max_sessions` · `flags_lapse_s` (boot flags without parameter 3) · `parameter_3` (False:
         refused) · `forgets_uefi` · `forgets_persistence` · `selectors` (number → BootDevice) · `tells_light` · `light_stays` · `password_bytes` (16: longer ones are cut) · `fru` ("garbled", "absent") · `unknown_names` ("refused", "ignored").
         """
         if name == "suites" and isinstance(value, tuple | list):
             self.commands.lan.use_suites(tuple(value))
         elif name == "kg" and isinstance(value, SecretStr):
             self._wire.kg = value.get_secret_value().encode()
+        elif name == "sol" and isinstance(value, bool):
+            self.serial.enabled = value
+        elif name == "sol_stale" and isinstance(value, bool):
+            self.serial.stale = value
         elif name == "sdr_read_limit" and isinstance(value, int):
             self.commands.sensors.read_limit = value
         elif name == "max_sessions" and isinstance(value, int):
@@ -135,6 +140,14 @@ class IpmiFront:
     @property
     def is_on(self) -> bool:
         return self.commands.lan.is_on
+
+    @property
+    def serial(self) -> Serial:
+        return self.commands.serial
+
+    def takes_sol(self) -> bool:
+        fault = self._rack.fire(self._bmc.name, "sol-packet", "")
+        return fault is None or fault.action not in ("drop_before", "drop_after")
 
     def login(self, username: str) -> Login | None:
         user = self.users.named(username)

@@ -17,6 +17,7 @@ from bcmetal_drivers.emulated.ipmi_accounts import SLOTS, UserSlots
 from bcmetal_drivers.emulated.ipmi_fru import fru_image
 from bcmetal_drivers.emulated.ipmi_lan import CHANNEL, THIS_CHANNEL, Lan
 from bcmetal_drivers.emulated.ipmi_sensors import EventLog, Sensors
+from bcmetal_drivers.emulated.ipmi_sol import Serial
 from bcmetal_drivers.emulated.ipmi_wire import ADMINISTRATOR, OPERATOR, USER
 from bcmetal_drivers.emulated.machine import Machine, WrongState
 
@@ -74,6 +75,7 @@ class Commands:
         self.lan = Lan(machine, host)
         self.sensors = Sensors(machine, SDR)
         self.log = EventLog()
+        self.serial = Serial()
         self.resets = 0
 
     def set(self, name: str, value: object) -> None:
@@ -330,6 +332,8 @@ COMMANDS: Final[Mapping[tuple[int, int], Command]] = {
     (0x0A, 0x49): Command("set-sel-time", OPERATOR, lambda c, data: c.log.set_sel_time(data), writes=True),
     (0x0C, 0x01): Command("set-lan-parameter", ADMINISTRATOR, lambda c, data: c.lan.set_lan_parameter(data), writes=True, about=_parameter),
     (0x0C, 0x02): Command("get-lan-parameter", OPERATOR, lambda c, data: c.lan.get_lan_parameter(data), about=_parameter),
+    (0x0C, 0x21): Command("set-sol-parameter", ADMINISTRATOR, lambda c, data: c.serial.set_parameter(data), writes=True, about=_parameter),
+    (0x0C, 0x22): Command("get-sol-parameter", USER, lambda c, data: c.serial.get_parameter(data), about=_parameter),
     (0x2C, 0x02): Command("dcmi-power-reading", USER, lambda c, data: c.sensors.get_power_reading(data)),
 }
 # fmt: on

@@ -51,10 +51,6 @@ class Lan:
         """Whether anybody is answered on the network."""
         return bool(self._access[0x80] & 0x07)
 
-    @property
-    def old_ipmi(self) -> bool:
-        return any(self._parameters[AUTH_TYPES])
-
     def suites(self) -> tuple[int, ...]:
         return tuple(suite for suite, level in self.levels.items() if level)
 

@@ -24,6 +24,9 @@ from uuid import UUID
 from pyghmi.ipmi import bmc as pyghmi_bmc
 from pyghmi.ipmi.private import constants, serversession
 
+from bcmetal_drivers.emulated.ipmi_sol import RESEND_S, Serial
+
+ACTIVATE, DEACTIVATE = (0x06, 0x48), (0x06, 0x49)  # Activate Payload, Deactivate Payload
 CALLBACK, USER, OPERATOR, ADMINISTRATOR = 1, 2, 3, 4
 
 IDLE_S: Final = 60.0
@@ -71,6 +74,11 @@ class Host(Protocol):
     def session_opened(self, username: str) -> None: ...
     def session_closed(self) -> None: ...
     def heard(self, what: str) -> None: ...
+    @property
+    def serial(self) -> Serial: ...
+    def takes_sol(self) -> bool:
+        """Whether this packet of the console's gets through."""
+
     def handle(self, privilege: int, netfn: int, command: int, data: bytes) -> tuple[int, bytes] | None:
         """Completion code and data; None: no answer is sent."""
 
@@ -91,7 +99,8 @@ class _Session(serversession.ServerSession):  # type: ignore[misc]  # pyghmi has
         self.ipmiversion = 2.0
         self.sequencenumber = 0
         self.sessionid = 0
-        self.lastpayload = None
+        self.lastpayload = self.last_payload_type = None
+        self.sol_handler = self._take_sol
         self.rqlun = None
         self.broken = False
         self.authtype = 6
@@ -195,10 +204,25 @@ class _Session(serversession.ServerSession):  # type: ignore[misc]  # pyghmi has
         elif (netfn, command) == (0x06, 0x3C):
             self.wire.forget(self)
             self.send_ipmi_response()
+        elif (netfn, command) in (ACTIVATE, DEACTIVATE):
+            self._switch_console(command)
         else:
             reply = self.wire.host.handle(self.privilege, netfn, command, data)
             if reply is not None:
                 self.send_ipmi_response(code=reply[0], data=reply[1])
+
+    def _switch_console(self, command: int) -> None:
+        serial = self.wire.host.serial
+        code, answer = serial.activate(self.send_sol, self.wire.port) if command == ACTIVATE[1] else serial.deactivate()
+        self.send_ipmi_response(code=code, data=answer)
+        serial.start()
+
+    def send_sol(self, packet: bytes) -> None:
+        self.send_payload(bytearray(packet), constants.payload_types["sol"], retry=False)
+
+    def _take_sol(self, packet: bytearray) -> None:
+        if len(packet) >= 4 and self.wire.host.takes_sol():
+            self.wire.host.serial.take(bytes(packet))
 
     def _set_privilege(self, data: bytes) -> None:
         wanted = data[0] & 0x0F if data else 0
@@ -272,6 +296,7 @@ class Wire(pyghmi_bmc.Bmc):  # type: ignore[misc]  # pyghmi has no types
             self._sessions.clear()
 
     def forget(self, session: _Session) -> None:
+        self.host.serial.dropped(session.send_sol)
         with self._lock:
             known = self._sessions.pop(session.managedsessionid, None)
         if known is not None:
@@ -282,9 +307,12 @@ class Wire(pyghmi_bmc.Bmc):  # type: ignore[misc]  # pyghmi has no types
             ready.register(port, selectors.EVENT_READ)
             ready.register(heard, selectors.EVENT_READ)
             while True:
-                keys = [key.fileobj for key, _ in ready.select()]
+                keys = [key.fileobj for key, _ in ready.select(RESEND_S if self.host.serial.in_use else None)]
                 if heard in keys:
                     return
+                if not keys:
+                    self.host.serial.again()
+                    continue
                 packet, where = port.recvfrom(4096)
                 try:
                     self._take(bytearray(packet), where)
@@ -298,13 +326,14 @@ class Wire(pyghmi_bmc.Bmc):  # type: ignore[misc]  # pyghmi has no types
             self.sessionless_data(packet, where)
             return
         kind = packet[5] & 0x3F
+        in_session = kind in (0x00, 0x01)
         if kind == 0x10:
             self._open(packet[16:], where)
             return
         if kind == 0x00 and packet[6:10] == bytes(4):
             self.sessionless_data(packet, where)
             return
-        key = bytes(packet[6:10]) if kind == 0x00 else bytes(packet[20:24])
+        key = bytes(packet[6:10]) if in_session else bytes(packet[20:24])
         with self._lock:
             self._expire()
             session = self._sessions.get(key)
