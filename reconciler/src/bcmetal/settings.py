@@ -252,6 +252,17 @@ class Kubernetes(_Table):
     platform_operated: bool = False
 
 
+class Ipmi(_Table):
+    """How the pool's BMCs are spoken to over IPMI. `privilege`: what the account may be. `suites`: the cipher suites, in the order in which they
+    are tried. `legacy`: suites without encryption and IPMI 1.5 too, where a BMC knows nothing better. `kg`: where its K_g lies, if it has one.
+    """
+
+    privilege: Literal["ADMINISTRATOR", "OPERATOR", "USER"] = "ADMINISTRATOR"
+    suites: Annotated[tuple[Literal[17, 3], ...], Field(min_length=1)] = (17, 3)
+    legacy: bool = False
+    kg: Annotated[str, AfterValidator(place)] | None = None
+
+
 class Pool(_Named):
     """`tokenless`: the attestors by which a machine may ask to join without a token. `ek_allow`: SHA-256 of the SubjectPublicKeyInfo of the
     endorsement keys that the attestor tpm admits."""
@@ -272,6 +283,7 @@ class Pool(_Named):
     tokenless: tuple[Literal["discovery", "tpm"], ...] = ()
     ek_allow: frozenset[Sha256] = frozenset()
     kubernetes: Kubernetes = Kubernetes()
+    ipmi: Ipmi = Ipmi()
 
     def policy(self, settings: Settings) -> PoolPolicy:
         """What `decide` needs to know of this pool."""
