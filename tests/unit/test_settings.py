@@ -286,3 +286,12 @@ def test_a_sealed_password_is_opened_by_the_vault(doc: dict[str, Any]) -> None:
 def test_a_pool_that_waits_for_an_agent_runs_one(doc: dict[str, Any]) -> None:
     doc["pools"]["gpu"] |= {"sign_of_life": "agent", "agent": "none"}
     assert 'say agent = "bcd"' in faults(doc)["pools.gpu.sign_of_life"]
+
+
+def test_how_a_pool_speaks_ipmi(doc: dict[str, Any], tmp_path: Path) -> None:
+    doc["pools"]["gpu"]["ipmi"] = {"privilege": "OPERATOR", "suites": [3], "legacy": True, "kg": f"file:{tmp_path}/kg"}
+    pool = check(doc).pool("gpu")
+    assert pool is not None
+    assert (pool.ipmi.privilege, pool.ipmi.suites, pool.ipmi.legacy) == ("OPERATOR", (3,), True)
+    doc["pools"]["gpu"]["ipmi"] = {"privilege": "KING", "suites": [0], "kg": "a secret as it is"}
+    assert faults(doc).keys() >= {"pools.gpu.ipmi.privilege", "pools.gpu.ipmi.suites[0]", "pools.gpu.ipmi.kg"}

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, ParamSpec, TypeVar
 
@@ -20,7 +20,7 @@ from bcmetal.attempts import Attempts, Login
 from bcmetal.decisions import PoolMode
 from bcmetal.login_budget import BeingChanged
 from bcmetal.opened import Secrets
-from bcmetal.settings import NamedCredential, Pool, Settings
+from bcmetal.settings import NamedCredential, Pool, Settings, read_secret
 from bcmetal.store.logins import Tries
 from bcmetal.store.values import PutSealed, Store, Work
 from bcmetal.vault import Vault, bmc_binding
@@ -226,22 +226,26 @@ class BoundLine:
             raise BadAddress("the BMC was never reached: inspect the node first")
         credential = self.credential
         login = self._attempts.login(bmc.bmc_id, credential)
-        write_allowed = self._pool.mode is not PoolMode.OBSERVE
-        key = (bmc.scheme, bmc.host, bmc.port, path, bmc.trust_kind, bmc.trust_value, login, write_allowed)
+        limits = self._limits(self._pool.mode is not PoolMode.OBSERVE)
+        key = (bmc.scheme, bmc.host, bmc.port, path, bmc.trust_kind, bmc.trust_value, login, limits)
         entry = self._lines.opened(bmc.bmc_id, path, key)
         if entry is None:
             address = BmcAddress(bmc.scheme, bmc.host, bmc.port, path)
             trust = Trust(TrustKind(bmc.trust_kind), bmc.trust_value)
-            limits = self._limits(write_allowed)
             driver = self._lines.open_bmc(address, credential, trust, limits)
             entry = _Open(key, driver, login, self._lines.clock.monotonic_s())
             self._lines.keep(bmc.bmc_id, path, entry)
         return entry
 
     def _limits(self, write_allowed: bool) -> Limits:
-        limits = self._lines.limits
-        return Limits(
-            limits.connect_s, limits.read_s, limits.total_s, limits.ipmi_suites, limits.privilege, write_allowed
+        ipmi = self._pool.ipmi
+        return replace(
+            self._lines.limits,
+            write_allowed=write_allowed,
+            privilege=ipmi.privilege,
+            ipmi_suites=ipmi.suites,
+            ipmi_legacy=ipmi.legacy,
+            ipmi_kg=read_secret(ipmi.kg) if ipmi.kg is not None else None,
         )
 
     async def call(self, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
