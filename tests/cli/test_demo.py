@@ -24,6 +24,7 @@ from bcmetal.demo.process import DaemonProcess
 from bcmetal.demo.site import POOL, Site
 from bcmetal_drivers.capabilities import BootDevice, PowerAction
 from bcmetal_drivers.emulated.rack import EmulatedBmc, Rack, Rule
+from cli.running import invoke
 
 IMAGES = {name: Image(name, make_iso("TEST", name.encode())) for name in ("demo", "rescue")}
 
@@ -122,3 +123,15 @@ def test_the_kept_site_is_found_by_the_client_and_ends_with_ctrl_c(tmp_path: Pat
         ended = keeping.wait(30)
     assert ended == 0
     assert not (tmp_path / "bcmetal" / "demo.toml").exists()
+
+
+def test_the_behaviours_of_a_demonstration_are_listed_and_checked() -> None:
+    listed = invoke("serve", "--demo", "--behaviours", "help")
+    assert listed.code == 0
+    assert "supermicro " in listed.out
+    unknown = invoke("serve", "--demo", "--behaviours", "flaky,explode")
+    assert unknown.code == 2
+    assert "no such behaviour: explode" in unknown.err
+    alone = invoke("serve", "--behaviours", "flaky")
+    assert alone.code == 2
+    assert "with --demo" in alone.err

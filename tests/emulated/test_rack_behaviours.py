@@ -12,6 +12,7 @@ from bcmetal_drivers.capabilities import BootDevice, BootMode, PowerState
 from bcmetal_drivers.emulated.behaviours import REGISTRY, TABLES, chosen
 from bcmetal_drivers.emulated.behaviours.profile import IPMI
 from bcmetal_drivers.emulated.conditions import When
+from bcmetal_drivers.emulated.host_side import Closed
 from bcmetal_drivers.emulated.rack import EmulatedBmc, Rack, Rule
 from bcmetal_drivers.emulated.replies import NULL, Reply, merged
 from rack_client import RESET, SESSIONS, SYSTEM, Client, FakeClock, basic, dialling
@@ -123,6 +124,27 @@ def test_a_rule_goes_over_json_and_back() -> None:
 def test_an_unknown_effect_is_refused() -> None:
     with pytest.raises(ValueError, match="no such effect: explode"):
         Rule(effect={"explode": {}})
+
+
+def test_root_on_the_host_needs_no_password_until_the_way_is_closed(
+    rack: Rack, bmc: EmulatedBmc, client: Client
+) -> None:
+    host = bmc.host_side
+    slot = host.add_account("mallory")
+    host.use_directory("ldap://192.0.2.66")
+    host.subscribe("https://192.0.2.66/events")
+    host.flash("BIOS", "9.9.9")
+    host.put_first("Boot0003")
+    service = "/redfish/v1/AccountService"
+    assert client.get(f"{service}/Accounts/{slot}").doc["RoleId"] == "Administrator"
+    assert client.get(service).doc["LDAP"]["ServiceEnabled"] is True
+    assert client.get("/redfish/v1/EventService/Subscriptions").doc["Members@odata.count"] == 1
+    assert client.get().doc["BiosVersion"] == "9.9.9"
+    assert client.get().doc["Boot"]["BootOrder"][0] == "Boot0003"
+    assert rack.writes == []
+    host.closed = True
+    with pytest.raises(Closed):
+        host.add_account("eve")
 
 
 # ---------------------------------------------------------------- overlays

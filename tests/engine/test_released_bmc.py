@@ -55,12 +55,10 @@ async def deployed(site: Site, **quirks: Any) -> tuple[EmulatedBmc, str]:
 
 def plant(bmc: EmulatedBmc) -> None:
     """As root on the host would, without a password."""
-    there = front(bmc)
-    there.accounts.slots["2"] = Account("2", "mallory", SecretStr(token_hex(8)))
-    there.outlets.directories["LDAP"].enabled = True
-    there.outlets.directories["LDAP"].addresses = [SERVER]
-    there.outlets.subscribe(LISTENER)
-    there.outlets.protocols["IPMI"] = True
+    bmc.host_side.add_account("mallory")
+    bmc.host_side.use_directory(SERVER)
+    bmc.host_side.subscribe(LISTENER)
+    bmc.host_side.open_protocol("IPMI")
 
 
 def test_a_planted_account_directory_subscription_and_protocol_are_removed(on_a_site: OnASite) -> None:

@@ -1,4 +1,8 @@
-"""`python -m bcmetal_drivers.emulated --state DIR`: the rack as a process of its own, until SIGTERM or SIGINT.
+"""`python -m bcmetal_drivers.emulated`: the rack as a process of its own, until SIGTERM or SIGINT.
+
+    --state ./rack --redfish 12 --ipmi 4              BMCs that are the same after a restart
+    --machines 1000 --behaviours supermicro,flaky     a thousand of them from this process
+    --behaviours help                                 what they can be made to do
 
 When all is up, one line of JSON on standard output says where: `bmcs` with the file of each one's password, `control` with its token's.
 """
@@ -7,54 +11,107 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import signal
 import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any, Final
 
-from bcmetal_drivers.emulated import recorded_process
+from bcmetal_drivers.emulated.behaviours import chosen, described, for_protocol
+from bcmetal_drivers.emulated.bmc import IPMI, REDFISH
 from bcmetal_drivers.emulated.control import Control, bmc_document, write_private
 from bcmetal_drivers.emulated.rack import Rack
 
+MANY: Final = 32  # from so many on they share their threads
+
 
 def main() -> int:
+    asked = _parser().parse_args()
+    if "help" in asked.behaviours:
+        sys.stdout.write(described())
+        return 0
+    ending = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, ending)  # before any thread is there, so that only sigwait gets them
+    began = time.monotonic()
+    with ExitStack() as stack:
+        folder = asked.state or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rack-")))
+        redfish, ipmi = (12, 4) if asked.machines is None else (asked.machines, 0)
+        redfish = redfish if asked.redfish is None else asked.redfish
+        ipmi = ipmi if asked.ipmi is None else asked.ipmi
+        rack = _rack(asked.state, asked.seed, redfish, ipmi, asked.behaviours, asked.power_lag)
+        control = Control(rack, folder, asked.control)
+        _allow_files(len(rack.bmcs))
+        with rack:
+            control.start()
+            try:
+                sys.stdout.write(json.dumps(_where(rack, control, folder)) + "\n")
+                sys.stdout.flush()
+                took_s = time.monotonic() - began
+                sys.stderr.write(f"{len(rack.bmcs)} BMCs after {took_s:.1f} s, {_resident_mb()} MB\n")
+                signal.sigwait(ending)
+            finally:
+                control.stop()
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m bcmetal_drivers.emulated", description=(__doc__ or "").partition("\n")[0]
     )
-    parser.add_argument("--state", type=Path, help="folder that keeps the BMCs between two runs; needed without --tree")
     parser.add_argument(
-        "--tree",
-        type=Path,
-        action="append",
-        metavar="PATH",
-        help="serve this recorded service tree (folder or tar archive) in place of a rack; may be repeated",
+        "--state", type=Path, help="folder that keeps the BMCs between two runs; none: they are new each time"
     )
-    parser.add_argument("--redfish", type=int, default=12, help="how many Redfish BMCs")
-    parser.add_argument("--ipmi", type=int, default=4, help="how many IPMI BMCs")
+    parser.add_argument("--machines", type=int, metavar="N", help="how many Redfish BMCs, and no IPMI ones")
+    parser.add_argument("--redfish", type=int, metavar="N", help="how many Redfish BMCs (12)")
+    parser.add_argument("--ipmi", type=int, metavar="N", help="how many IPMI BMCs (4)")
+    parser.add_argument(
+        "--behaviours", type=_names, default=(), metavar="A,B", help="what they do, by name; `help` lists the names"
+    )
     parser.add_argument("--control", type=int, default=0, metavar="PORT", help="of the control endpoint; 0: any")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--power-lag", type=float, default=0.0, metavar="SECONDS")
-    asked = parser.parse_args()
-    ending = {signal.SIGINT, signal.SIGTERM}
-    signal.pthread_sigmask(signal.SIG_BLOCK, ending)  # before any thread is there, so that only sigwait gets them
-    if asked.tree:
-        return recorded_process.serve(asked.tree, asked.state)
-    if asked.state is None:
-        parser.error("--state is needed, or --tree")
-    rack = Rack(asked.state, asked.seed)
-    for n in range(1, asked.redfish + 1):
-        rack.add_redfish(f"redfish-{n:02d}", power_lag_s=asked.power_lag)
-    for n in range(1, asked.ipmi + 1):
-        rack.add_ipmi(f"ipmi-{n:02d}", power_lag_s=asked.power_lag)
-    control = Control(rack, asked.state, asked.control)
-    with rack:
-        control.start()
+    parser.add_argument("--power-lag", type=float, metavar="SECONDS")
+    return parser  # fmt: skip
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if "help" not in names:
         try:
-            sys.stdout.write(json.dumps(_where(rack, control, asked.state)) + "\n")
-            sys.stdout.flush()
-            signal.sigwait(ending)
-        finally:
-            control.stop()
-    return 0
+            chosen(names)
+        except ValueError as e:
+            raise argparse.ArgumentTypeError(str(e)) from e
+    return names
+
+
+def _rack(
+    state: Path | None, seed: int, redfish: int, ipmi: int, behaviours: Sequence[str], power_lag_s: float | None
+) -> Rack:
+    rack = Rack(state, seed, shared=redfish > MANY)
+    lag: dict[str, Any] = {} if power_lag_s is None else {"power_lag_s": power_lag_s}
+    width = max(2, len(str(redfish)))
+    for n in range(1, redfish + 1):
+        rack.add_redfish(f"redfish-{n:0{width}d}", behaviours=for_protocol(behaviours, REDFISH), **lag)
+    for n in range(1, ipmi + 1):
+        rack.add_ipmi(f"ipmi-{n:02d}", behaviours=for_protocol(behaviours, IPMI), **lag)
+    return rack
+
+
+def _allow_files(bmcs: int) -> None:
+    """A listening socket for each, and a few lines."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 256 + 4 * bmcs
+    if soft < wanted:
+        resource.setrlimit(
+            resource.RLIMIT_NOFILE, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard)
+        )
+
+
+def _resident_mb() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() // 2**20
 
 
 def _where(rack: Rack, control: Control, folder: Path) -> dict[str, object]:

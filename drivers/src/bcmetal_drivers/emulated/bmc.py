@@ -13,6 +13,7 @@ from bcmetal_drivers.emulated import serve
 from bcmetal_drivers.emulated.behaviours import chosen
 from bcmetal_drivers.emulated.faults import Rule, Rules
 from bcmetal_drivers.emulated.front import RedfishFront
+from bcmetal_drivers.emulated.host_side import HostSide
 from bcmetal_drivers.emulated.machine import OPTICAL, Machine
 
 REDFISH: Final = "redfish"
@@ -158,6 +159,11 @@ class EmulatedBmc:
     def change_password(self, password: SecretStr) -> None:
         """As somebody else would, behind the client's back. Redfish only."""
         self._redfish().change_password(self.username, password)
+
+    @property
+    def host_side(self) -> HostSide:
+        """What root on the host can do to this BMC. Redfish only."""
+        return self._redfish().host_side
 
     def _redfish(self) -> RedfishFront:
         if not isinstance(self.front, RedfishFront):

@@ -25,6 +25,7 @@ from bcmetal_drivers.emulated.effects import Effects, take_place
 from bcmetal_drivers.emulated.faked import faked
 from bcmetal_drivers.emulated.faults import ACT, Rule, Rules
 from bcmetal_drivers.emulated.hardware import Maker
+from bcmetal_drivers.emulated.host_side import HostSide
 from bcmetal_drivers.emulated.interior import ROOT, Call, Interior, accepted
 from bcmetal_drivers.emulated.levers import FrontLevers
 from bcmetal_drivers.emulated.machine import Machine
@@ -56,6 +57,15 @@ class Surroundings(Protocol):
     def password_changed(self, bmc: str, username: str, password: SecretStr) -> None: ...
 
 
+class Listens(Protocol):
+    """`serve.Listener`, or one of a hall."""
+
+    @property
+    def port(self) -> int: ...
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+
+
 class RedfishFront:
     """One BMC's listener and all that it knows beside its machines."""
 
@@ -74,8 +84,9 @@ class RedfishFront:
         source: Source | None = None,
         *,
         old_tls: bool = False,
+        listen: Callable[..., Listens] = Listener,
     ) -> None:
-        """`source`: where its documents come from; sushy-tools' fake and our routes when None."""
+        """`source`: where its documents come from; sushy-tools' fake and our routes when None. `listen`: makes its listener."""
         self._name = name
         self._rack = rack
         self._source = source or SushyTools()
@@ -102,11 +113,12 @@ class RedfishFront:
             lambda username, password: rack.password_changed(name, username, password),
         )  # fmt: skip
         self._levers = FrontLevers(self._inside, self.notes)
+        self.host_side = HostSide(self._inside)
         for machine in machines.values():
             machine.settle_first = self.tasks.settle
             machine.at_boot.append(partial(firmware.boot, self._inside, machine))
             machine.at_boot.append(partial(bios.boot, self.quirks, self.tasks, machine))
-        self._listener = Listener(host, port, self._wsgi, certificate, name, old_tls=old_tls)
+        self._listener = listen(host, port, self._wsgi, certificate, name, old_tls=old_tls)
 
     # ------------------------------------------------------------ for the rack
 

@@ -32,6 +32,7 @@ from bcmetal_drivers.emulated.conditions import Notes, facts_of
 from bcmetal_drivers.emulated.effects import OF_MACHINES, take_place
 from bcmetal_drivers.emulated.faults import FAILED_LOGIN, LiveRule, Rule, Rules
 from bcmetal_drivers.emulated.front import RedfishFront
+from bcmetal_drivers.emulated.hall import Hall
 from bcmetal_drivers.emulated.machine import Boot, EmulatedDrive, Machine
 from bcmetal_drivers.emulated.source import Source
 from bcmetal_drivers.emulated.vmedia import LOOPBACK
@@ -58,8 +59,14 @@ class Rack:
     """All BMCs of one emulated site. A rack made again on the same `state_dir` has the BMCs of the one before."""
 
     def __init__(
-        self, state_dir: Path | None = None, seed: int = 0, clock: Callable[[], float] = time.monotonic
+        self,
+        state_dir: Path | None = None,
+        seed: int = 0,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        shared: bool = False,
     ) -> None:
+        """`shared`: one pool of threads serves all BMCs (`hall`), for racks of hundreds; one that hangs may then hold up others."""
         self.seed = seed
         self.clock = clock
         self.rules = Rules()
@@ -67,6 +74,7 @@ class Rack:
         self.on_write: Callable[[Write], None] | None = None
         self.bmcs: dict[str, EmulatedBmc] = {}
         self._kept = state_dir
+        self._hall = Hall() if shared else None
         self._dir = state_dir or Path(tempfile.mkdtemp(prefix="rack-"))
         self._dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         if state_dir is None:
@@ -178,7 +186,7 @@ class Rack:
         return RedfishFront(
             bmc.name, bmc.host, bmc.setup.port, bmc.certificate, maker, bmc.by_system, bmc.username, bmc.password, self,
             (ipaddress.ip_network(bmc.setup.reach),) if bmc.setup.reach else LOOPBACK, source,
-            old_tls=bmc.setup.certificate == "old-tls",
+            old_tls=bmc.setup.certificate == "old-tls", listen=self._hall.listener if self._hall else serve.Listener,
         )  # fmt: skip
 
     def _added(self, bmc: EmulatedBmc) -> EmulatedBmc:

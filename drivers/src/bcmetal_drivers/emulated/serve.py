@@ -70,7 +70,7 @@ class _Gateway(wsgi.Gateway_10):
         return environ
 
 
-class _Tls(Adapter):
+class Tls(Adapter):
     """The handshake is left to the thread that reads: a client that stops in it holds up nobody else."""
 
     def __init__(self, certificate: str, *, old: bool = False) -> None:
@@ -95,10 +95,17 @@ class _Tls(Adapter):
         return {"wsgi.url_scheme": "https", "HTTPS": "on"}
 
     def makefile(self, sock: ssl.SSLSocket, mode: str = "r", bufsize: int = -1) -> Any:
-        return (StreamReader if "r" in mode else StreamWriter)(sock, mode, bufsize)
+        return tls_file(sock, mode, bufsize)
 
 
-class _Server(wsgi.Server):
+def tls_file(sock: ssl.SSLSocket, mode: str, bufsize: int) -> Any:
+    return (StreamReader if "r" in mode else StreamWriter)(sock, mode, bufsize)
+
+
+class HttpServer(wsgi.Server):
+    connections_made_by: Callable[[HttpServer], Any] | None = None  # cheroot's own when None
+    _connections: Any  # cheroot's, whose stubs leave it out
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._lines: set[_Connection] = set()
@@ -112,21 +119,46 @@ class _Server(wsgi.Server):
         with self._lock:
             self._lines.discard(line)
 
-    def shut_lines(self) -> None:
+    def shut_lines(self, where: tuple[str, int] | None = None) -> None:
+        """Those to that address and port, or all."""
         with self._lock:
             for line in self._lines:
-                line.shut()
+                with contextlib.suppress(OSError):
+                    if where is None or line.socket.getsockname()[:2] == where:
+                        line.shut()
+
+    def prepare(self) -> None:
+        super().prepare()
+        if self.connections_made_by is not None:
+            self._connections.close()
+            self._connections = self.connections_made_by(self)
+
+    @property
+    def connections(self) -> Any:
+        """What accepts and keeps them; there once prepared."""
+        return self._connections
 
     def error_log(self, msg: str = "", level: int = 20, traceback: bool = False) -> None:
         """Clients that vanish are everyday; nothing is printed."""
 
 
-def _free_port(host: str) -> int:
+def free_port(host: str) -> int:
     """cheroot lets an address be taken again soon (SO_REUSEADDR) only where the port was named, and a restart needs that."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.bind((host, 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def serving(host: str, port: int, app: WsgiApp, threads: int) -> HttpServer:
+    """Not yet prepared."""
+    made = HttpServer((host, port), app, numthreads=threads, server_name=host, timeout=30, request_queue_size=128)
+    made.gateway = _Gateway
+    made.ConnectionClass = _Connection
+    made.keep_alive_conn_limit = 4096
+    made.expiration_interval = 0.05  # also how long a stop may take
+    made.nodelay = True
+    return made
 
 
 class Listener:
@@ -141,26 +173,14 @@ class Listener:
         self._certificate = certificate
         self._name = name
         self._old_tls = old_tls
-        self._server: _Server | None = None
+        self._server: HttpServer | None = None
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        self.port = self.port or _free_port(self.host)
-        made = _Server(
-            (self.host, self.port),
-            self._app,
-            numthreads=THREADS,
-            server_name=self.host,
-            timeout=30,
-            request_queue_size=128,
-        )
-        made.gateway = _Gateway
-        made.ConnectionClass = _Connection
-        made.keep_alive_conn_limit = 256
-        made.expiration_interval = 0.05  # also how long a stop may take
-        made.nodelay = True
+        self.port = self.port or free_port(self.host)
+        made = serving(self.host, self.port, self._app, THREADS)
         if self._certificate is not None:
-            made.ssl_adapter = _Tls(str(self._certificate), old=self._old_tls)
+            made.ssl_adapter = Tls(str(self._certificate), old=self._old_tls)
         made.prepare()
         self._server = made
         self._thread = threading.Thread(target=made.serve, name=f"redfish {self._name}", daemon=True)

@@ -27,8 +27,8 @@ IPMI: Final = 4
 INSPECT_S: Final = 60.0
 
 
-def keep() -> int:
-    """The process's exit code."""
+def keep(behaviours: Sequence[str] = ()) -> int:
+    """The process's exit code. `behaviours`: what the BMCs do (`bcmetal_drivers.emulated.behaviours`)."""
     stop = threading.Event()
 
     def on_signal(number: int, frame: FrameType | None) -> None:
@@ -39,7 +39,7 @@ def keep() -> int:
     try:
         with tempfile.TemporaryDirectory(prefix="bcmetal-demo-") as name:
             click.echo("starts an emulated rack and a daemon on loopback …", err=True)
-            with emulated_site(Path(name), REDFISH, IPMI) as site, _found_by_the_client(site):
+            with emulated_site(Path(name), REDFISH, IPMI, behaviours) as site, _found_by_the_client(site):
                 journeys = journeys_of(site)
                 _enroll_all(site, journeys, stop)
                 _tell(site, journeys)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import secrets
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pydantic import SecretStr
 
@@ -22,6 +22,7 @@ from bcmetal.install.configuration import client_profile, quoted
 from bcmetal.install.files import write_new
 from bcmetal.install.local import first_key
 from bcmetal.vault import new_key
+from bcmetal_drivers.emulated.behaviours import for_protocol
 from bcmetal_drivers.emulated.rack import EmulatedBmc, Rack
 
 TENANT: Final = "platform"
@@ -59,15 +60,17 @@ class Site:
 
 
 @contextlib.contextmanager
-def emulated_site(folder: Path, redfish: int, ipmi: int) -> Iterator[Site]:
+def emulated_site(folder: Path, redfish: int, ipmi: int, behaviours: Sequence[str] = ()) -> Iterator[Site]:
     """Everything up; down again in the reverse order at the end. Raises DaemonFault when the daemon does not start."""
     images = {
         "demo": Image("demo", make_iso("BCMETAL_DEMO", b"A machine that boots this is deployed.\n" * 4096)),
         "rescue": Image("rescue", make_iso("BCMETAL_RESCUE", b"A machine that boots this is being rescued.\n" * 2048)),
     }
     rack = Rack(seed=1)
-    by_redfish = tuple(rack.add_redfish(f"demo-{n:02d}", power_lag_s=POWER_LAG_S) for n in range(1, redfish + 1))
-    by_ipmi = tuple(rack.add_ipmi(f"demo-ipmi-{n:02d}", power_lag_s=POWER_LAG_S) for n in range(1, ipmi + 1))
+    lag: dict[str, Any] = {} if behaviours else {"power_lag_s": POWER_LAG_S}
+    for_redfish, for_ipmi = for_protocol(behaviours, "redfish"), for_protocol(behaviours, "ipmi")
+    by_redfish = tuple(rack.add_redfish(f"demo-{n:02d}", behaviours=for_redfish, **lag) for n in range(1, redfish + 1))
+    by_ipmi = tuple(rack.add_ipmi(f"demo-ipmi-{n:02d}", behaviours=for_ipmi, **lag) for n in range(1, ipmi + 1))
     for bmc in by_redfish:
         for serial in bmc.machine.drives:
             bmc.machine.plant(serial)  # a machine never arrives with clean drives

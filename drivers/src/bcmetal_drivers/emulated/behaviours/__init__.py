@@ -25,7 +25,7 @@ from bcmetal_drivers.emulated.behaviours import (
 )
 from bcmetal_drivers.emulated.behaviours.profile import Behaviour
 
-__all__ = ["REGISTRY", "TABLES", "Behaviour", "chosen", "setup_of"]
+__all__ = ["REGISTRY", "TABLES", "Behaviour", "chosen", "described", "for_protocol", "setup_of"]
 
 TABLES: Final[Mapping[str, tuple[Behaviour, ...]]] = MappingProxyType(
     {
@@ -64,3 +64,17 @@ def setup_of(names: Iterable[str]) -> dict[str, Any]:
     for behaviour in chosen(names):
         made |= behaviour.setup
     return made
+
+
+def for_protocol(names: Iterable[str], protocol: str) -> tuple[str, ...]:
+    """Those of the names that a BMC of that protocol can have."""
+    return tuple(behaviour.name for behaviour in chosen(names) if behaviour.protocol == protocol)
+
+
+def described() -> str:
+    """The names with what each means, by kind; for people."""
+    width = max(map(len, REGISTRY))
+    lines: list[str] = []
+    for title, table in TABLES.items():
+        lines += [title, *(f"  {behaviour.name:{width}}  {behaviour.about}" for behaviour in table), ""]
+    return "\n".join(lines)
