@@ -31,6 +31,7 @@ from bcmetal_drivers.errors import (
     TimedOut,
     Transient,
     Unreachable,
+    Unsupported,
 )
 from driver_bench import LIMITS, Seat, a_wrong_credential
 
@@ -78,6 +79,34 @@ def test_an_nmi_is_asked_for_once(seat: Seat) -> None:
     bmc.set_power(PowerAction.NMI)
     assert seat.bmc.machine.nmis == 1
     assert bmc.power_state() is PowerState.ON
+
+
+@pytest.mark.parametrize("action", [PowerAction.SOFT_RESTART, PowerAction.POWER_CYCLE, PowerAction.PUSH_BUTTON])
+def test_a_restart_of_another_kind_is_asked_for_once_or_not_offered(seat: Seat, action: PowerAction) -> None:
+    bmc = power(seat)
+    bmc.set_power(PowerAction.ON)
+    before = len(seat.effects())
+    try:
+        bmc.set_power(action)
+    except Unsupported:
+        assert seat.bench.scheme == "ipmi" or seat.bmc.kind == "ipmi"
+        assert len(seat.effects()) == before
+    else:
+        assert len(seat.effects()) == before + 1
+        pressed = action is PowerAction.PUSH_BUTTON
+        assert bmc.power_state() is (PowerState.OFF if pressed else PowerState.ON)
+        assert len(seat.bmc.machine.boots) == (1 if pressed else 2)
+
+
+def test_a_restart_that_the_bmc_does_not_have_is_unsupported_and_nothing_is_written(redfish: Seat) -> None:
+    redfish.bmc.set(without_resets=("GracefulRestart", "PowerCycle"))
+    bmc = power(redfish)
+    bmc.set_power(PowerAction.ON)
+    before = len(redfish.effects())
+    for action in (PowerAction.SOFT_RESTART, PowerAction.POWER_CYCLE):
+        with pytest.raises(Unsupported):
+            bmc.set_power(action)
+    assert len(redfish.effects()) == before
 
 
 def test_a_power_action_does_not_wait_for_the_machine(seat: Seat) -> None:

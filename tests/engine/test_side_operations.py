@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from bcmetal.states import SideVerb, Verb
-from bcmetal.store import freezes, views
+from bcmetal.store import freezes, operations, views
+from bcmetal_drivers.capabilities import PowerState
 from bcmetal_drivers.emulated.faults import Rule
 from emulated_site import POOL, OnASite, Site
 
@@ -52,5 +55,24 @@ def test_a_side_operation_that_is_tried_again_says_why(on_a_site: OnASite) -> No
         assert one["error"]["code"] in ("bmc-busy", "bmc-fault")
         await site.settle()
         assert await shown(site, node_id) == []
+
+    on_a_site(scenario)
+
+
+@pytest.mark.parametrize("offered", [True, False])
+def test_a_restart_of_any_kind_ends_with_the_machine_as_it_says(on_a_site: OnASite, offered: bool) -> None:
+    async def scenario(site: Site) -> None:
+        node_id = await inspected(site)
+        machine = site.rack.bmc("m1").machine
+        if not offered:
+            site.rack.bmc("m1").set(without_resets=("GracefulRestart", "PowerCycle"))
+        for asked, boots in (("on", 1), ("softRestart", 2), ("powerCycle", 3), ("pushButton", 3)):
+            operation_id = await site.queue(node_id, SideVerb.SET_POWER, action=asked)
+            await site.settle()
+            row = await site.store.read(operations.get, operation_id)
+            assert row is not None
+            assert row.status == "done", row.error
+            assert machine.power is (PowerState.OFF if asked == "pushButton" else PowerState.ON)
+            assert len(machine.boots) == boots
 
     on_a_site(scenario)

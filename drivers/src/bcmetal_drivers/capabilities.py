@@ -95,6 +95,9 @@ class PowerAction(StrEnum):
     SOFT_OFF = "softOff"  # ACPI; may be ignored by the system
     CYCLE = "cycle"  # hard restart of a machine that is on
     NMI = "nmi"
+    SOFT_RESTART = "softRestart"  # ACPI, then on again; may be ignored by the system, and some BMCs do a hard one
+    POWER_CYCLE = "powerCycle"  # the power taken away and given back
+    PUSH_BUTTON = "pushButton"  # a short press: what it does is the system's affair
 
 
 class BootDevice(StrEnum):

@@ -27,6 +27,7 @@ CONTROL: Final[Mapping[PowerAction, int]] = {
     PowerAction.CYCLE: 3,  # hard reset: mandatory, which the power cycle (2) is not
     PowerAction.NMI: 4,
     PowerAction.SOFT_OFF: 5,
+    PowerAction.POWER_CYCLE: POWER_CYCLE,
 }
 GOALS: Final[Mapping[PowerAction, PowerState]] = {
     PowerAction.ON: PowerState.ON,

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-import sushy
 import sushy.exceptions
 
 from bcmetal_drivers.capabilities import PowerAction, PowerState
-from bcmetal_drivers.door import STUMBLES, tolerated
+from bcmetal_drivers.door import tolerated
 from bcmetal_drivers.errors import Busy, DriverError, MaybeSent, Refused, Unsupported
-from bcmetal_drivers.redfish_tasks import wait_for
-from bcmetal_drivers.redfish_tree import Doc, Tree, action_target, dig, text
+from bcmetal_drivers.redfish_actions import action
+from bcmetal_drivers.redfish_tree import Doc, Tree, text
 from bcmetal_drivers.refusals import refusal
 
 STATES: Final[Mapping[str, PowerState]] = {
@@ -27,12 +26,16 @@ RESETS: Final[Mapping[PowerAction, tuple[str, ...]]] = {
     PowerAction.SOFT_OFF: ("GracefulShutdown",),
     PowerAction.CYCLE: ("ForceRestart", "PowerCycle"),
     PowerAction.NMI: ("Nmi",),
+    PowerAction.SOFT_RESTART: ("GracefulRestart",),
+    PowerAction.POWER_CYCLE: ("PowerCycle", "FullPowerCycle"),
+    PowerAction.PUSH_BUTTON: ("PushPowerButton",),
 }
 GOALS: Final[Mapping[PowerAction, tuple[PowerState, ...]]] = {
     PowerAction.ON: (PowerState.ON, PowerState.POWERING_ON),
     PowerAction.OFF: (PowerState.OFF,),
     PowerAction.SOFT_OFF: (PowerState.OFF, PowerState.POWERING_OFF),
 }
+OF_ONE_THAT_IS_ON: Final = (PowerAction.CYCLE, PowerAction.NMI, PowerAction.SOFT_RESTART, PowerAction.POWER_CYCLE)
 RESET: Final = "#ComputerSystem.Reset"
 
 
@@ -50,47 +53,50 @@ def boot_progress_of(system: Doc) -> str | None:
     return text(system, "BootProgress", "LastState")
 
 
-def set_power(tree: Tree, action: PowerAction) -> None:
+def set_power(tree: Tree, wanted: PowerAction) -> None:
     """Asks once. What is there already, or on its way, is not asked for again; a refusal and a lost answer are followed by a look."""
     system = tree.system()
     state = power_of(system)
-    if state in GOALS.get(action, ()):
+    if state in GOALS.get(wanted, ()):
         return
-    if action in (PowerAction.CYCLE, PowerAction.NMI) and state is PowerState.OFF:
-        raise Refused(f"{tree.address}: the machine is off, {action.value} is for one that is on")
+    if wanted in OF_ONE_THAT_IS_ON and state is PowerState.OFF:
+        raise Refused(f"{tree.address}: the machine is off, {wanted.value} is for one that is on")
     try:
-        _reset(tree, system, action)
+        _reset(tree, system, wanted)
     except MaybeSent:
-        if action in GOALS and _is_there(tree, action):
+        if wanted in GOALS and _is_there(tree, wanted):
             return
         raise
     except sushy.exceptions.HTTPError as error:
         if error.status_code not in (400, 409):
             raise
         now = power_of(tree.system())
-        if now in GOALS.get(action, ()):
+        if now in GOALS.get(wanted, ()):
             return
         if error.status_code == 409 or now is not state:
-            raise Busy(f"{tree.address}: {action.value} is not taken in the present state ({now.value})") from error
+            raise Busy(f"{tree.address}: {wanted.value} is not taken in the present state ({now.value})") from error
         raise
 
 
-def _is_there(tree: Tree, action: PowerAction) -> bool:
+def _is_there(tree: Tree, wanted: PowerAction) -> bool:
     """False too when the look fails: the lost answer is the news then."""
     with tolerated(DriverError):
-        return power_of(tree.system()) in GOALS[action]
+        return power_of(tree.system()) in GOALS[wanted]
     return False
 
 
-def _reset(tree: Tree, system: Doc, action: PowerAction) -> None:
+def _reset(tree: Tree, system: Doc, wanted: PowerAction) -> None:
     """The first of the resets that fit and that the BMC offers. One that offers none by name is asked for the next after a 400."""
-    offered, ask = _by_sushy(tree, system) or _by_hand(tree, system)
-    fitting = [word for word in RESETS[action] if offered is None or word in offered]
+    reset = action(system, RESET)
+    if reset is None:
+        raise Unsupported(f"{tree.address}: this system has no reset")
+    offered = reset.allowed(tree, "ResetType")
+    fitting = [word for word in RESETS[wanted] if offered is None or word in offered]
     if not fitting:
-        raise Unsupported(f"{tree.address}: this BMC offers no {action.value}, it offers {_listed(offered or ())}")
+        raise Unsupported(f"{tree.address}: this BMC offers no {wanted.value}, it offers {_listed(offered or ())}")
     for word in fitting:
         try:
-            ask(word)
+            tree.act(reset.target, {"ResetType": word})
         except sushy.exceptions.BadRequestError as error:
             if offered is not None or word == fitting[-1] or not isinstance(refusal(error.answer), Refused):
                 raise
@@ -98,41 +104,5 @@ def _reset(tree: Tree, system: Doc, action: PowerAction) -> None:
             return
 
 
-Offer = tuple[Collection[str] | None, Callable[[str], None]]
-
-
-def _by_sushy(tree: Tree, system: Doc) -> Offer | None:
-    """What sushy makes of the reset action, its ActionInfo included; None where sushy stumbles over another part of the document."""
-    try:
-        found = tree.sushy_system()
-        named = found.get_allowed_reset_system_values()
-    except sushy.exceptions.MissingActionError as error:
-        raise Unsupported(f"{tree.address}: this system has no reset") from error
-    except sushy.exceptions.HTTPError:
-        raise
-    except (sushy.exceptions.SushyError, *STUMBLES):
-        return None
-    offered = None if set(named) == set(sushy.ResetType) else {str(value.value) for value in named}
-
-    def ask(word: str) -> None:
-        found.reset_system(sushy.ResetType(word))
-        if tree.door.last is not None:
-            wait_for(tree.door, tree.door.last)
-
-    return offered, ask
-
-
-def _by_hand(tree: Tree, system: Doc) -> Offer:
-    target = action_target(system, RESET)
-    if target is None:
-        raise Unsupported(f"{tree.address}: this system has no reset")
-    listed = dig(system, "Actions", RESET, "ResetType@Redfish.AllowableValues")
-
-    def ask(word: str) -> None:
-        tree.act(target, {"ResetType": word})
-
-    return listed if isinstance(listed, list) else None, ask
-
-
 def _listed(words: Iterable[str]) -> str:
-    return ", ".join(sorted(map(str, words))) or "nothing"
+    return ", ".join(sorted(words)) or "nothing"

@@ -403,7 +403,9 @@ class Remove(NodeMutation):
 
 
 class SetPower(NodeMutation):
-    action: Literal["on", "off", "softOff", "cycle", "nmi"]
+    """`softRestart`, `powerCycle`: by the BMC itself where it can, else off, seen off, and on. `pushButton`: a short press."""
+
+    action: Literal["on", "off", "softOff", "cycle", "nmi", "softRestart", "powerCycle", "pushButton"]
 
 
 class SetBmcCredentials(NodeMutation):

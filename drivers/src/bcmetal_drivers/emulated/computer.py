@@ -94,7 +94,7 @@ def show_system(inside: Interior, call: Call, system: str) -> Answer:
         answer.doc["Bios"] = link(f"{ROOT}/Systems/{system}/Bios")
     answer.doc["ProcessorSummary"]["Model"] = hardware.cpu_model
     reset = answer.doc["Actions"]["#ComputerSystem.Reset"]
-    reset["ResetType@Redfish.AllowableValues"] = list(RESETS)
+    reset["ResetType@Redfish.AllowableValues"] = [word for word in RESETS if word not in quirks.without_resets]
     if quirks.media_at == "managers":
         answer.doc.pop("VirtualMedia", None)
     if quirks.boot_progress is not None:

@@ -190,6 +190,8 @@ class Machine:
 
     def set_power(self, action: PowerAction) -> None:
         """Obey at once, or after `power_lag_s`. Being there already changes nothing. Raises WrongState."""
+        if action is PowerAction.PUSH_BUTTON:
+            action = PowerAction.SOFT_OFF if self.power is PowerState.ON else PowerAction.ON
         with self._settled():
             goal = self._pending.then if self._pending else self._power
             if action is PowerAction.ON:
@@ -203,7 +205,9 @@ class Machine:
                     self._move(PowerState.POWERING_OFF, PowerState.OFF, boots=False)
             elif goal is not PowerState.ON:
                 raise WrongState(f"{action.value} of a machine that is off")
-            elif action is PowerAction.CYCLE:
+            elif action is PowerAction.SOFT_RESTART and self.ignores_soft_off:
+                return
+            elif action is not PowerAction.NMI:
                 self._move(PowerState.POWERING_ON, PowerState.ON, boots=True)
             else:
                 self._nmis += 1

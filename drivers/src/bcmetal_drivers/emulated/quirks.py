@@ -35,6 +35,7 @@ class Quirks:
     boot_order: str = (
         "system"  # where it is written: "system", "settings" (which holds nothing else), or "none": there is none
     )
+    without_resets: tuple[str, ...] = ()  # ResetTypes that it does not offer
     refuse_same_power: bool = False  # a reset to the state that it is in is answered 409
     boot_progress: str | None = (
         None  # BootProgress.LastState of a machine that is on; None: the resource has no BootProgress

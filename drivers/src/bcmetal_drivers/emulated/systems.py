@@ -26,9 +26,10 @@ RESETS: Final = {
     "ForceOn": PowerAction.ON,
     "ForceOff": PowerAction.OFF,
     "GracefulShutdown": PowerAction.SOFT_OFF,
-    "GracefulRestart": PowerAction.CYCLE,
+    "GracefulRestart": PowerAction.SOFT_RESTART,
     "ForceRestart": PowerAction.CYCLE,
-    "PowerCycle": PowerAction.CYCLE,
+    "PowerCycle": PowerAction.POWER_CYCLE,
+    "PushPowerButton": PowerAction.PUSH_BUTTON,
     "Nmi": PowerAction.NMI,
 }
 BOOT_TARGETS: Final = {
@@ -71,7 +72,7 @@ class RackSystems(FakeDriver):  # type: ignore[misc]  # sushy-tools has no types
     def set_power_state(self, identity: str, state: str) -> None:
         machine = self.machine(identity)
         action = RESETS.get(state)
-        if action is None:
+        if action is None or state in self._quirks.without_resets:
             raise error.BadRequest(f"ResetType {state} is not in the list of acceptable values")
         if self._quirks.refuse_same_power and _is_there(machine.power, action):
             raise error.Conflict(f"the system is {machine.power} already")

@@ -27,7 +27,7 @@ _VERBS = {
     "retry": Entry("bcmetal.cli.verbs:retry", "Do the failed operation again, with its own input."),
     "remove": Entry("bcmetal.cli.verbs:remove", "Forget a node; its history stays."),
     "refresh": Entry("bcmetal.cli.verbs:refresh", "Read the BMC again without changing any state."),
-    "power": Entry("bcmetal.cli.verbs:power", "Switch power: on, off, soft-off, cycle, nmi."),
+    "power": Entry("bcmetal.cli.verbs:power", "Switch power: on, off, soft-off, cycle, soft-restart and others."),
 }
 _LOOKING = {
     "why": Entry("bcmetal.cli.look:why", "What a node is doing, what it waits for, and what to type next."),

@@ -13,7 +13,16 @@ COMMANDS: Final = {
     "setMaintenance": "node maintenance",
     "setProtected": "node protect",
 }
-POWER: Final = {"on": "on", "off": "off", "soft-off": "softOff", "cycle": "cycle", "nmi": "nmi"}
+POWER: Final = {
+    "on": "on",
+    "off": "off",
+    "soft-off": "softOff",
+    "cycle": "cycle",
+    "soft-restart": "softRestart",
+    "power-cycle": "powerCycle",
+    "push-button": "pushButton",
+    "nmi": "nmi",
+}
 _OPTIONS: Final = {
     "confirmErase": "--confirm-erase SERIAL",
     "rebuild": "--rebuild",
