@@ -17,7 +17,7 @@ import json
 import ssl
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any, Final, Never
 from urllib.parse import quote, urlsplit
 
@@ -38,11 +38,13 @@ from bcmetal_drivers.errors import (
 from bcmetal_drivers.refusals import error_view, refusal, says_failure, words
 from bcmetal_drivers.schemes import REDFISH_HTTP
 from bcmetal_drivers.session import ROOT, Session
+from bcmetal_drivers.stream import stream_lines
 from bcmetal_drivers.tcp import Deadline
 from bcmetal_drivers.wire import Answer, Line, Upload
 
 CLOSE_S: Final = 3.0
 REDIRECTS: Final = 3
+ERROR_LIMIT: Final = 65536
 PATH_LIMIT: Final = 2048
 HEADERS: Final = {
     "Accept": "application/json",
@@ -185,6 +187,40 @@ class Door:
         if method == "GET" and path == ROOT and not headers:
             return self._root or self.anonymous(ROOT)
         return self._send(method, path, headers, body)
+
+    def lines(self, path: str, wait_s: float, headers: Mapping[str, str]) -> Iterator[bytes]:
+        """The lines of a stream (server-sent events), for so many seconds, on a connection of its own. It may end before.
+
+        Raises what a GET raises, and Malformed for what is no stream of events.
+        """
+        own, session = self._own(path), self._session
+        if session is None:
+            raise Refused(f"{self.origin}{own}: no credentials for this BMC")
+        with closing(self._line.another()) as line:
+            answer = self._streamed(line, own, {**HEADERS, **headers, **session.headers()})
+            if isinstance(answer, Answer) and answer.status_code == 401:
+                session.refused(answer)
+                answer = self._streamed(line, own, {**HEADERS, **headers, **session.headers()})
+            if isinstance(answer, Answer):
+                raise refusal(answer)
+            session.accepted()
+            yield from stream_lines(line, answer, self.left_s(wait_s), self.origin + own)
+
+    def _streamed(self, line: Line, path: str, headers: Mapping[str, str]) -> Answer | http.client.HTTPResponse:
+        """The open stream, or a refusal."""
+        line.close()
+        try:
+            line.open(self._now())
+            response = line.stream(path, headers)
+            kind = response.headers.get_content_type()
+            if response.status == 200 and kind == "text/event-stream":
+                return response
+            answer = Answer(response.status, response.headers, response.read(ERROR_LIMIT), self.origin + path)
+        except (DriverError, OSError, http.client.HTTPException) as error:
+            raise self._broken(error) from error
+        if answer.status_code >= 400:
+            return answer
+        raise Malformed(f"{answer.url}: no stream of events ({answer.status_code}, {kind[:64]})")
 
     def _checked(self, method: str, path: str, data: object, headers: Mapping[str, str] | None) -> Answer:
         own = self._own(path)

@@ -72,9 +72,10 @@ from bcmetal_drivers.capabilities import (
     VirtualMedia,
 )
 from bcmetal_drivers.redfish_tree import Tree
+from bcmetal_drivers.redfish_upkeep import Upkeep
 
 
-class RedfishBmc:
+class RedfishBmc(Upkeep):
     """An open conversation with one Redfish BMC about one of its systems. Connects and logs in at the first call."""
 
     def __init__(self, address: BmcAddress, credential: Credential, trust: Trust, limits: Limits) -> None:

@@ -14,7 +14,7 @@ import select
 import socket
 import ssl
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -187,6 +187,22 @@ class Line:
         if not keep:
             self.close()
         return answer
+
+    def another(self) -> Line:
+        """One of its own to the same BMC, not connected."""
+        return Line(self._origin, self._host, self._port, self._trust, self._limits)
+
+    def stream(self, path: str, headers: Mapping[str, str]) -> http.client.HTTPResponse:
+        """A GET whose answer is read by the caller, as it comes. The line is of no use for anything else afterwards."""
+        connection = http.client.HTTPConnection(self._host, self._port)
+        connection.auto_open = 0
+        connection.sock = _Sock(self)
+        connection.request("GET", path, headers=dict(headers))
+        return connection.getresponse()
+
+    def listen(self, deadline: Deadline) -> None:
+        """From now on a receive has the time until then, and not the wire's patience with one answer."""
+        self._deadline, self._limits = deadline, replace(self._limits, read_s=math.inf)
 
     def send(self, data: bytes) -> None:
         sock = self._open_socket()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from bcmetal_drivers.capabilities import BootDevice, PowerState
+from bcmetal_drivers.emulated import light, manager_routes
 from bcmetal_drivers.emulated.application import ask
 from bcmetal_drivers.emulated.board import OPTIONS
 from bcmetal_drivers.emulated.interior import ROOT, Call, Handler, Interior, collection, link, resource
@@ -59,7 +60,7 @@ def show_manager(inside: Interior, call: Call) -> Answer:
         "Description": f"{inside.maker.vendor} BMC",
         "EthernetInterfaces": link(f"{path}/EthernetInterfaces"),
         "NetworkProtocol": link(f"{path}/NetworkProtocol"),
-        "Actions": {"#Manager.Reset": {"target": f"{path}/Actions/Manager.Reset"}},
+        **manager_routes.shown(inside),
     }
     answer.doc.pop("VirtualMedia", None)
     if inside.quirks.media_at in ("managers", "both"):
@@ -82,14 +83,14 @@ def show_system(inside: Interior, call: Call, system: str) -> Answer:
         "SKU": hardware.sku,
         "PartNumber": hardware.part_number,
         "BiosVersion": inside.firmware["BIOS"],
-        "LocationIndicatorActive": machine.identify,
         "Status": {"State": "Enabled", "Health": machine.health, "HealthRollup": machine.health},
         "Boot": _boot(machine, quirks),
         "Processors": link(f"{ROOT}/Systems/{system}/Processors"),
         "TrustedModules": [{"InterfaceType": "TPM2_0", "FirmwareVersion": "7.2.2.0", "Status": {"State": "Enabled"}}],
     }
-    answer.doc.pop("@Redfish.Copyright", None)
-    answer.doc.pop("Bios", None)
+    for others in ("@Redfish.Copyright", "Bios", "IndicatorLED"):
+        answer.doc.pop(others, None)
+    answer.doc |= light.shown(machine, quirks)
     if quirks.bios:
         answer.doc["Bios"] = link(f"{ROOT}/Systems/{system}/Bios")
     answer.doc["ProcessorSummary"]["Model"] = hardware.cpu_model
@@ -177,10 +178,7 @@ def _change(inside: Interior, call: Call, system: str) -> Answer:
         _arm(machine, inside.quirks, wanted["Boot"])
     if "AssetTag" in wanted:
         machine.asset_tag = str(wanted["AssetTag"])
-    if "IndicatorLED" in wanted:
-        machine.identify = wanted["IndicatorLED"] != "Off"
-    if "LocationIndicatorActive" in wanted:
-        machine.identify = bool(wanted["LocationIndicatorActive"])
+    light.change(machine, inside.quirks, wanted)
     return Answer(204)
 
 

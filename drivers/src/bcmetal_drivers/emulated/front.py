@@ -38,6 +38,7 @@ from bcmetal_drivers.emulated.sessions import Sessions
 from bcmetal_drivers.emulated.source import Source, SushyTools
 from bcmetal_drivers.emulated.systems import RackIndicators, RackManagers, RackSystems
 from bcmetal_drivers.emulated.tasks import Tasks
+from bcmetal_drivers.emulated.upkeep import Upkeep
 from bcmetal_drivers.emulated.vmedia import LOOPBACK, RackMedia, Reach
 
 OPEN: Final = ("/redfish", ROOT, f"{ROOT}/odata", f"{ROOT}/$metadata")
@@ -95,6 +96,7 @@ class RedfishFront:
         self.overlay = Overlay()
         self.notes = Notes(rack.clock)
         self._shuffles = 0
+        self.upkeep = Upkeep()
         self.accounts = Accounts(username, password, rack.clock, self._lock_for)
         self._sessions = Sessions(self.quirks, rack.clock)
         self.tasks = Tasks(rack.clock)
@@ -109,7 +111,7 @@ class RedfishFront:
         self._inside = Interior(
             name, host, maker, machines, self.quirks, self.accounts, self._sessions, self.tasks, drivers,
             {"BMC": maker.firmware, "BIOS": "2.14.1", "NIC.1": "22.36.10.10"}, [],
-            lambda seconds, flaps: self._levers.restart(seconds, flaps), rack.clock,
+            lambda seconds, flaps: self._levers.restart(seconds, flaps), rack.clock, self.upkeep,
             lambda username, password: rack.password_changed(name, username, password),
         )  # fmt: skip
         self._levers = FrontLevers(self._inside, self.notes)
@@ -128,11 +130,13 @@ class RedfishFront:
 
     def start(self) -> None:
         self._stopping.clear()
+        self.upkeep.open()
         self._listener.start()
 
     def stop(self) -> None:
         """Close the port. The sessions are gone: a BMC keeps them in memory."""
         self._stopping.set()
+        self.upkeep.close()
         self._listener.stop()
         self._sessions.close_all()
 
@@ -163,6 +167,7 @@ class RedfishFront:
             "quirks": self.quirks.snapshot(),
             "firmware": dict(self._inside.firmware),
             "outlets": self._inside.outlets.snapshot(),
+            "upkeep": self.upkeep.snapshot(),
         }
 
     def restore(self, doc: Mapping[str, Any]) -> None:
@@ -170,6 +175,7 @@ class RedfishFront:
         self.quirks.restore(doc["quirks"])
         self._inside.firmware.update(doc.get("firmware", {}))
         self._inside.outlets.restore(doc["outlets"])
+        self.upkeep.restore(doc["upkeep"])
 
     def _lock_for(self, failures: int) -> float | None:
         rule = self._rack.rules.standing(self._name, "lock_after")
@@ -198,6 +204,9 @@ class RedfishFront:
         dropped = call.rule("drop_after")
         if dropped is not None and dropped.fire():
             raise drop(environ)
+        if answer.stream is not None:
+            start_response(answer.line, [("Content-Type", answer.content_type), ("Cache-Control", "no-store")])
+            return answer.stream
         payload = b"" if request.method == "HEAD" else answer.payload()
         headers = [("OData-Version", "4.0"), ("Cache-Control", "no-store"), *answer.headers.items()]
         if answer.status != 204:

@@ -17,6 +17,7 @@ from bcmetal_drivers.emulated.outlets import Outlets
 from bcmetal_drivers.emulated.quirks import Quirks
 from bcmetal_drivers.emulated.sessions import Sessions
 from bcmetal_drivers.emulated.tasks import Task, Tasks
+from bcmetal_drivers.emulated.upkeep import Upkeep
 
 ROOT = "/redfish/v1"
 
@@ -36,6 +37,7 @@ class Interior:
     push_targets: list[str]  # what a plain push is for
     restart: Callable[[float, int], None]  # the BMC goes away for so many seconds, and flaps so often
     clock: Callable[[], float]
+    upkeep: Upkeep
     password_changed: Callable[[str, SecretStr], None]
     outlets: Outlets = field(default_factory=Outlets)
 

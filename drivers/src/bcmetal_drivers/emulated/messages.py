@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final
@@ -22,6 +22,7 @@ class Answer:
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
     content_type: str = "application/json; charset=utf-8"
+    stream: Iterable[bytes] | None = None  # in the place of a body: it goes on until one side ends it
 
     @property
     def line(self) -> str:

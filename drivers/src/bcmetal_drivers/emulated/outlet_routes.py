@@ -35,9 +35,12 @@ def change_directory(outlets: Outlets, name: str, wanted: object) -> None:
 
 
 def show_events(inside: Interior, call: Call) -> Answer:
+    test = {"#EventService.SubmitTestEvent": {"target": f"{EVENTS}/Actions/EventService.SubmitTestEvent"}}
+    stream = {"ServerSentEventUri": f"{EVENTS}/SSE"} if inside.quirks.events_stream else {}
     return resource(
-        EVENTS, "EventService.v1_10_0", "Event Service", ServiceEnabled=True, Subscriptions=link(SUBSCRIPTIONS)
-    )
+        EVENTS, "EventService.v1_10_0", "Event Service",
+        ServiceEnabled=True, Subscriptions=link(SUBSCRIPTIONS), Actions=test, **stream,
+    )  # fmt: skip
 
 
 def list_subscriptions(inside: Interior, call: Call) -> Answer:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from bcmetal_drivers.capabilities import PowerState
+from bcmetal_drivers.emulated import sensor_routes
 from bcmetal_drivers.emulated.interior import ROOT, Call, Handler, Interior, accepted, collection, link, resource
 from bcmetal_drivers.emulated.machine import EmulatedDrive, Machine
 from bcmetal_drivers.emulated.messages import Answer, Refusal, not_found
@@ -78,6 +79,7 @@ def show_chassis(inside: Interior, call: Call) -> Answer:
         ChassisType="RackMount", Manufacturer=hardware.manufacturer, Model=hardware.model, SerialNumber=hardware.serial,
         SKU=hardware.sku, PartNumber=hardware.part_number, PowerState="On", Status=HEALTHY,
         Links={"ComputerSystems": systems, "ManagedBy": [link(f"{ROOT}/Managers/bmc")]},
+        **sensor_routes.links(inside),
     )  # fmt: skip
 
 

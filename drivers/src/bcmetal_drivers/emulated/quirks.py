@@ -22,6 +22,18 @@ class Quirks:
     password_shortest: int = 1
     password_longest: int = 64
     password_days: int | None = None  # after which it must be changed, as is shown; nothing expires by it here
+    sensors: str = "both"  # or "collection", "legacy" (Thermal, Power), "subsystem", "none"
+    expand: bool = False  # `$expand` is known, for sensors
+    log_order: str = "oldest"  # or "newest": which entry comes first
+    log_inline: bool = True  # entries are in the collection; else links to them
+    events_stream: bool = True  # server-sent events
+    light: str = (
+        "active"  # which property the identify light has: "active", "led", "lit" (an LED that is never off), "none"
+    )
+    without_bmc_resets: tuple[str, ...] = ()  # ResetTypes of the manager that it does not offer
+    bmc_reset_s: float = 0.0  # how long it answers nothing after its restart
+    clock_set: bool = True  # the manager's clock can be set
+    oem_kcs: bool = False  # a maker's setting opens and closes KCS
     etag: bool = False  # PATCH demands If-Match
     etag_form: str = "strong"  # or "weak", "empty", "absent"
     page: int | None = None  # members a page

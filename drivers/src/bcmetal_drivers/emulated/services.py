@@ -128,13 +128,6 @@ def show_manager_nic(inside: Interior, call: Call) -> Answer:
     )  # fmt: skip
 
 
-def reset_manager(inside: Interior, call: Call) -> Answer:
-    """All sessions are lost; it is back at once, and sees what it missed."""
-    inside.sessions.close_all()
-    inside.quirks.misses_a_drive = False
-    return Answer(204)
-
-
 ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", r"/SessionService", session_service),
     ("GET", r"/SessionService/Sessions", list_sessions),
@@ -148,5 +141,4 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", r"/TaskService/TaskMonitors/([^/]+)", watch_task),
     ("GET", rf"/Managers/{MANAGER}/EthernetInterfaces", list_manager_nics),
     ("GET", rf"/Managers/{MANAGER}/EthernetInterfaces/1", show_manager_nic),
-    ("POST", rf"/Managers/{MANAGER}/Actions/Manager\.Reset", reset_manager),
 )

@@ -15,9 +15,12 @@ from bcmetal_drivers.emulated import (
     bios,
     computer,
     firmware,
+    log_routes,
+    manager_routes,
     outlet_routes,
     parts,
     secure_boot,
+    sensor_routes,
     services,
     slots,
 )
@@ -64,6 +67,9 @@ ROUTES: Final = compiled(
         *outlet_routes.ROUTES,
         *parts.ROUTES,
         *secure_boot.ROUTES,
+        *log_routes.ROUTES,
+        *manager_routes.ROUTES,
+        *sensor_routes.ROUTES,
         *slots.ROUTES,
     )
 )

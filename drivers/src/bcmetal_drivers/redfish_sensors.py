@@ -1,0 +1,224 @@
+"""Sensors over Redfish: Thermal and Power, the Sensors collection, or the subsystems that took their place.
+
+Thermal and Power (deprecated, and on nearly every BMC) give all in two requests. A Sensors collection gives more on some makers and a
+single sensor on others, and costs a request for each where the BMC cannot expand it. So both are asked, the collection only where it is
+cheap or all that there is, and the one that tells more is believed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from bcmetal_drivers.capabilities import Sensor, SensorKind
+from bcmetal_drivers.door import tolerated
+from bcmetal_drivers.errors import Malformed, Refused, Unsupported
+from bcmetal_drivers.redfish_around import chassis
+from bcmetal_drivers.redfish_tree import Doc, Tree, dig, link, number, text
+
+ONE_BY_ONE: Final = 200  # sensors that are read each by a request of its own
+SENSORS: Final = 1000
+LARGEST: Final = 1e9
+HEALTH: Final = ("ok", "warning", "critical")
+KINDS: Final[Mapping[str, SensorKind]] = {
+    "Temperature": SensorKind.TEMPERATURE,
+    "Rotational": SensorKind.FAN,
+    "Voltage": SensorKind.VOLTAGE,
+    "Current": SensorKind.CURRENT,
+    "Power": SensorKind.POWER,
+}
+UNITS: Final[Mapping[str, str]] = {"RPM": "{rev}/min", "Percent": "%", "Celsius": "Cel"}
+NEW_THRESHOLDS: Final[Mapping[str, str]] = {
+    f"{side}{level}": f"{side.lower()}-{level.lower()}"
+    for side in ("Lower", "Upper")
+    for level in ("Caution", "Critical", "Fatal")
+}
+OLD_THRESHOLDS: Final[Mapping[str, str]] = {
+    f"{side}Threshold{old}": f"{side.lower()}-{new}"
+    for side in ("Lower", "Upper")
+    for old, new in (("NonCritical", "caution"), ("Critical", "critical"), ("Fatal", "fatal"))
+}
+NOT_THERE: Final = ("Absent", "Disabled", "UnavailableOffline", "Deferring")
+
+
+def sensors(tree: Tree) -> tuple[Sensor, ...]:
+    """Raises Unsupported where no chassis of the system tells of any."""
+    found: list[Sensor] = []
+    told = False
+    for _, doc in chassis(tree, tree.system()):
+        told = told or any(link(doc, name) for name in ("Thermal", "Power", "Sensors", "ThermalSubsystem"))
+        old = [*_thermal(tree.find(link(doc, "Thermal"))), *_power(tree.find(link(doc, "Power")))]
+        new = list(_collection(tree, link(doc, "Sensors"), wanted=not old))
+        if not old and not new:
+            new = list(_subsystems(tree, doc))
+        found += max(old, new, key=lambda listed: sum(one.value is not None for one in listed))
+    if not told:
+        raise Unsupported(f"{tree.address}: the BMC shows no sensors")
+    return tuple(_told_apart(found[:SENSORS]))
+
+
+def _told_apart(found: Iterable[Sensor]) -> Iterator[Sensor]:
+    """Some makers call all their power supplies the same."""
+    seen: dict[str, int] = {}
+    for one in found:
+        seen[one.name] = seen.get(one.name, 0) + 1
+        yield one if seen[one.name] == 1 else replace(one, name=f"{one.name} #{seen[one.name]}")
+
+
+def power_draw_w(tree: Tree) -> float | None:
+    """The chassis' own figure; else what its power supplies take together."""
+    supplies: float | None = None
+    for _, doc in chassis(tree, tree.system()):
+        power = tree.find(link(doc, "Power"))
+        for entry in _list(power, "PowerControl"):
+            drawn = _value(number(entry, "PowerConsumedWatts"))
+            if drawn is not None and drawn >= 0:
+                return drawn
+        drawn = _value(number(tree.find(link(doc, "EnvironmentMetrics")), "PowerWatts", "Reading"))
+        if drawn is not None and drawn >= 0:
+            return drawn
+        listed = [number(entry, "PowerInputWatts") for entry in _list(power, "PowerSupplies")]
+        known = [watts for watts in listed if watts is not None and 0 <= watts < LARGEST]
+        if known and supplies is None:
+            supplies = sum(known)
+    return supplies
+
+
+# ---------------------------------------------------------------- Thermal and Power
+
+
+def _thermal(doc: Doc | None) -> Iterator[Sensor]:
+    for entry in _list(doc, "Temperatures"):
+        yield from _old(entry, SensorKind.TEMPERATURE, number(entry, "ReadingCelsius"), "Cel")
+    for entry in _list(doc, "Fans"):
+        reading = number(entry, "Reading")
+        unit = text(entry, "ReadingUnits") or "RPM"
+        yield from _old(
+            entry, SensorKind.FAN, number(entry, "ReadingRPM") if reading is None else reading, UNITS.get(unit, unit)
+        )
+
+
+def _power(doc: Doc | None) -> Iterator[Sensor]:
+    for entry in _list(doc, "PowerControl"):
+        yield from _old(entry, SensorKind.POWER, number(entry, "PowerConsumedWatts"), "W", "Power")
+    for entry in _list(doc, "Voltages"):
+        yield from _old(entry, SensorKind.VOLTAGE, number(entry, "ReadingVolts"), "V")
+    for entry in _list(doc, "PowerSupplies"):
+        taken, given = number(entry, "PowerInputWatts"), number(entry, "PowerOutputWatts")
+        given = number(entry, "LastPowerOutputWatts") if given is None and taken is None else given
+        for what, watts in (("input", taken), ("output", given)):
+            if watts is not None:
+                yield from _old(entry, SensorKind.POWER, watts, "W", "Power supply", f" {what}")
+        volts = number(entry, "LineInputVoltage")
+        if volts is not None:
+            yield from _old(entry, SensorKind.VOLTAGE, volts, "V", "Power supply", " line")
+
+
+def _old(
+    entry: Doc, kind: SensorKind, value: float | None, unit: str, otherwise: str = "", of: str = ""
+) -> Iterator[Sensor]:
+    if text(entry, "Status", "State") in NOT_THERE:
+        return
+    name = text(entry, "Name") or text(entry, "FanName") or otherwise or text(entry, "MemberId") or kind.value
+    limits = {ours: number(entry, theirs) for theirs, ours in OLD_THRESHOLDS.items()} if not of else {}
+    yield Sensor(name + of, kind, _value(value), unit, _health(entry), _numbers(limits))
+
+
+# ---------------------------------------------------------------- Sensors
+
+
+def _collection(tree: Tree, path: str | None, wanted: bool) -> Iterator[Sensor]:
+    """`wanted`: also one request for each."""
+    if path is None:
+        return
+    for doc in _expanded(tree, path) or (_each(tree, path) if wanted else ()):
+        if text(doc, "Status", "State") not in NOT_THERE:
+            yield _sensor(doc)
+
+
+def _expanded(tree: Tree, path: str) -> list[dict[str, Any]]:
+    """All members in one answer; none where the BMC cannot do that."""
+    can = dig(tree.root(), "ProtocolFeaturesSupported", "ExpandQuery")
+    query = next((f"$expand={sign}($levels=1)" for word, sign in (("NoLinks", "."), ("ExpandAll", "*")) if dig(can, word) is True), None)  # fmt: skip
+    if query is None:
+        return []
+    with tolerated(Refused, Unsupported, Malformed):
+        page = tree.get(f"{path}?{query}")
+        members = [one for one in _list(page, "Members") if "Reading" in one or "ReadingType" in one]
+        return members if text(page, "Members@odata.nextLink") is None else []
+    return []
+
+
+def _each(tree: Tree, path: str) -> Iterator[Doc]:
+    for member in tree.members(path)[:ONE_BY_ONE]:
+        doc = tree.find(member)
+        if doc is not None:
+            yield doc
+
+
+def _sensor(doc: Doc) -> Sensor:
+    told = text(doc, "ReadingType") or ""
+    unit = text(doc, "ReadingUnits")
+    kind = KINDS.get(told, SensorKind.OTHER)
+    if kind is SensorKind.OTHER and (unit in ("RPM", "{rev}/min") or (unit == "%" and _of_a_fan(doc))):
+        kind = SensorKind.FAN
+    limits = {ours: number(doc, "Thresholds", theirs, "Reading") for theirs, ours in NEW_THRESHOLDS.items()}
+    name = text(doc, "Name") or text(doc, "Id") or "sensor"
+    return Sensor(
+        name, kind, _value(number(doc, "Reading")), UNITS.get(unit or "", unit), _health(doc), _numbers(limits)
+    )
+
+
+def _of_a_fan(doc: Doc) -> bool:
+    return "fan" in f"{text(doc, 'PhysicalContext')} {text(doc, 'Id')}".lower()
+
+
+# ---------------------------------------------------------------- ThermalSubsystem, PowerSubsystem
+
+
+def _subsystems(tree: Tree, doc: Doc) -> Iterator[Sensor]:
+    thermal = tree.find(link(doc, "ThermalSubsystem"))
+    for entry in _list(tree.find(link(thermal, "ThermalMetrics")), "TemperatureReadingsCelsius"):
+        name = text(entry, "DeviceName") or text(entry, "PhysicalContext") or "temperature"
+        yield Sensor(name, SensorKind.TEMPERATURE, _value(number(entry, "Reading")), "Cel")
+    for _, fan in tree.documents(link(thermal, "Fans")):
+        rpm = number(fan, "SpeedPercent", "SpeedRPM")
+        value, unit = (number(fan, "SpeedPercent", "Reading"), "%") if rpm is None else (rpm, "{rev}/min")
+        yield Sensor(text(fan, "Name") or "fan", SensorKind.FAN, _value(value), unit, _health(fan))
+    power = tree.find(link(doc, "PowerSubsystem"))
+    for _, supply in tree.documents(link(power, "PowerSupplies")):
+        metrics = tree.find(link(supply, "Metrics"))
+        name = text(supply, "Name") or "power supply"
+        for what, key, kind, unit in (
+            ("input", "InputPowerWatts", SensorKind.POWER, "W"),
+            ("output", "OutputPowerWatts", SensorKind.POWER, "W"),
+            ("line", "InputVoltage", SensorKind.VOLTAGE, "V"),
+        ):
+            value = number(metrics, key, "Reading")
+            if value is not None:
+                yield Sensor(f"{name} {what}", kind, _value(value), unit, _health(supply))
+    drawn = number(tree.find(link(doc, "EnvironmentMetrics")), "PowerWatts", "Reading")
+    if drawn is not None:
+        yield Sensor("Power", SensorKind.POWER, _value(drawn), "W")
+
+
+# ---------------------------------------------------------------- values
+
+
+def _list(doc: Any, key: str) -> list[dict[str, Any]]:
+    listed = dig(doc, key)
+    return [one for one in listed[:SENSORS] if isinstance(one, dict)] if isinstance(listed, list) else []
+
+
+def _value(found: float | None) -> float | None:
+    return found if found is not None and abs(found) < LARGEST else None
+
+
+def _numbers(found: Mapping[str, float | None]) -> dict[str, float]:
+    return {name: value for name, value in found.items() if value is not None and abs(value) < LARGEST}
+
+
+def _health(doc: Doc) -> str | None:
+    word = (text(doc, "Status", "Health") or "").lower()
+    return word if word in HEALTH else None
