@@ -143,9 +143,9 @@ def test_a_hold_names_who_may_log_in(doc: dict[str, Any]) -> None:
     assert set(faults(doc)) == {"profiles.commission.standard.hold_keys"}
 
 
-def test_rotation_is_refused_in_words(doc: dict[str, Any]) -> None:
-    doc["profiles"]["release"]["purge"]["rotate_bmc"] = True
-    assert "does not rotate" in faults(doc)["profiles.release.purge.rotate_bmc"]
+def test_a_bios_setting_is_a_plain_value_under_a_plain_name(doc: dict[str, Any]) -> None:
+    doc["profiles"]["commission"]["standard"]["bios"] = {"BootRetryCount": 3, "QuietBoot": True, "a b": "x", "Deep": {}}
+    assert set(faults(doc)) == {"profiles.commission.standard.bios.a b", "profiles.commission.standard.bios.Deep"}
 
 
 def test_a_password_in_the_file_is_refused_and_not_repeated(doc: dict[str, Any]) -> None:

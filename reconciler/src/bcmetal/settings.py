@@ -36,6 +36,8 @@ from bcmetal.settings_words import (
     BMC_ERASE,
     GIB,
     Attestor,
+    BiosName,
+    BiosSetting,
     Erase,
     IdentityName,
     PoolId,
@@ -221,11 +223,16 @@ class _Erasing(_Named):
 
 class CommissionProfile(_Erasing):
     """`bom`: a bill of materials that the machine must be (`bcmetal bom learn`). `hold_on_failure_s`: for so long a machine that failed a
-    hardware test is left running, with SSH open to `hold_keys`."""
+    hardware test is left running, with SSH open to `hold_keys`. `unsupported`: what it means that the BMC has no way to what the profile
+    wants. `rotate_bmc`: the BMC gets a password of its own."""
 
     boot_mode: Literal["uefi", "legacy"] | None = None
     secure_boot: bool | None = None
     secure_boot_keys: Literal["factory"] | None = None
+    bios: dict[BiosName, BiosSetting] = {}
+    unsupported: Literal["fail", "skip"] = "fail"
+    close_host_ways: bool = True
+    rotate_bmc: bool = False
     expect: Expect = Expect()
     bom: Path | None = None
     tests: Tests = Tests()
@@ -237,7 +244,7 @@ class ReleaseProfile(_Erasing):
     """`unerased`: what a drive that cannot be erased means: the release fails, or a waiver may pass over it."""
 
     unerased: Literal["fail", "waiver"] = "fail"
-    rotate_bmc: Literal[False] = False
+    rotate_bmc: bool = False
 
 
 class Profiles(_Table):

@@ -61,8 +61,6 @@ def _words(detail: ErrorDetails, model: type[BaseModel]) -> str:
             return "this build does not have it yet: leave it out"
         near = difflib.get_close_matches(last, [name for name in _known(model) if name != last], n=1)
         return f"unknown setting; did you mean {near[0]}?" if near else "unknown setting: leave it out"
-    if kind == "literal_error" and last == "rotate_bmc":
-        return "this build does not rotate BMC passwords yet: leave it out, or say false"
     if kind == "value_error":
         return str(detail["msg"]).removeprefix("Value error, ")
     if kind == "string_pattern_mismatch":

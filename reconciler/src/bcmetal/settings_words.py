@@ -7,7 +7,7 @@ from ipaddress import ip_address, ip_network
 from typing import Annotated, Final, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, StringConstraints
+from pydantic import BeforeValidator, PlainValidator, StringConstraints
 
 from bcmetal_agent.tasks.doing import TaskFailed
 from bcmetal_agent.tasks.ssh_keys import key_line
@@ -144,6 +144,12 @@ def ssh_key(value: str) -> str:
     return value
 
 
+def bios_setting(value: object) -> bool | int | float | str:
+    if isinstance(value, bool | int | float) or (isinstance(value, str) and len(value) <= 1024):
+        return value
+    raise ValueError("must be a text, a number, true or false")
+
+
 def server_name(value: str) -> str:
     """A host name or an address that a certificate of ours may carry."""
     try:
@@ -158,5 +164,7 @@ TenantId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:-]{1,128}$")
 IdentityName = Annotated[str, StringConstraints(pattern=r"^(key|cert):[^\s\x00-\x1f\x7f]{1,128}$")]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$", to_lower=True)]
 Sha512 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{128}$", to_lower=True)]
+BiosName = Annotated[str, StringConstraints(pattern=r"^[!-~]{1,255}$")]
+BiosSetting = Annotated[bool | int | float | str, PlainValidator(bios_setting)]
 Attestor = Literal["token", "discovery", "tpm"]
 Erase = Annotated[tuple[str, ...] | str, BeforeValidator(methods)]

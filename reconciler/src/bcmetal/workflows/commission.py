@@ -8,24 +8,27 @@
 6. clear_boot_override    no override of somebody else is left
 7. set_the_boot_mode      as the profile says, read back
 8. set_secure_boot        as the profile says, read back
-9. mark_the_disks         from here on they are half erased
-10. erase_the_drives      by the BMC, each job followed to its end
-11. verify_the_erase      each drive read back and recorded
-12. record_the_baseline   the BMC's accounts, network and firmware, to be compared at release
+9. reset_the_keys         UEFI's keys to the maker's, where the profile says so
+10. set_the_bios          the profile's BIOS settings; 7, 9 and 10 start the machine where its firmware takes them at a boot only
+11. mark_the_disks        from here on they are half erased
+12. erase_the_drives      by the BMC, each job followed to its end
+13. verify_the_erase      each drive read back and recorded
+14. close_the_host_ways   the host's ways into its BMC, as far as the maker allows
+15. rotate_the_password   a password of its own for the BMC, where the profile says so
+16. record_the_baseline   what the BMC must be like again at release
 
-Where the profile has tests, a bill of materials, or methods of erasing that are the agent's, the machine starts its ramdisk after 8. Step 3
-is `intend_the_erase` then, unless the BMC erases: it plans at 3 as above, and does 9 to 11 after 16.
+Where the profile has tests, a bill of materials, or methods of erasing that are the agent's, the machine starts its ramdisk after 10. Step 3
+is `intend_the_erase` then, unless the BMC erases: it plans at 3 as above, and does 11 to 13 after the agent's part. That is:
 
-9. offer_the_ramdisk, insert_the_ramdisk, arm_the_ramdisk, start_the_ramdisk, wait_for_the_agent
-10. look_from_inside      compared with the BMC's view, each difference named
-11. compare_with_the_bom  what the machine is made of
-12. test_the_hardware     each test with its log; where the profile says so, a machine that failed is held for somebody to look at
-13. plan_by_the_agent, ask_the_drives, mark_the_planned, plant_the_pattern, erase_by_the_agent
-14. end_the_start and the start again, for what an erase left is looked at after a power cycle
-15. verify_by_the_agent   what the daemon had planted is gone; each drive has its record (13 to 15 only where the agent erases)
-16. power_off_at_the_end, eject_media_at_the_end, withdraw_the_medium_at_the_end, clear_boot_override_at_the_end
+a. offer_the_ramdisk, insert_the_ramdisk, arm_the_ramdisk, start_the_ramdisk, wait_for_the_agent
+b. look_from_inside      compared with the BMC's view, each difference named
+c. compare_with_the_bom  what the machine is made of
+d. test_the_hardware     each test with its log; where the profile says so, a machine that failed is held for somebody to look at
+e. plan_by_the_agent, ask_the_drives, mark_the_planned, plant_the_pattern, erase_by_the_agent
+f. end_the_start and the start again, for what an erase left is looked at after a power cycle
+g. verify_by_the_agent   what the daemon had planted is gone; each drive has its record (e to g only where the agent erases)
+h. power_off_at_the_end, eject_media_at_the_end, withdraw_the_medium_at_the_end, clear_boot_override_at_the_end
     say_not_erased        where the profile erases nothing
-17. record_the_baseline
 """
 
 from __future__ import annotations
@@ -35,29 +38,27 @@ import json
 import re
 from collections.abc import Sequence
 
-from bcmetal.decisions import Again, Done, Failed
-from bcmetal.store.values import SetNode, SetSighting, StoreBaseline
+from bcmetal.decisions import Done, Failed
+from bcmetal.store.values import SetNode, StoreBaseline
 from bcmetal.workflows.asked import Asked
+from bcmetal.workflows.bios import reset_the_keys, set_secure_boot, set_the_bios, set_the_boot_mode
+from bcmetal.workflows.closing import close_the_host_ways
 from bcmetal.workflows.erasing import ERASE, plan_the_erase, say_not_erased
 from bcmetal.workflows.erasing_inside import INSIDE, intend_the_erase
 from bcmetal.workflows.inside import look_from_inside
 from bcmetal.workflows.machine import Machine, Outcome, Step
 from bcmetal.workflows.observing import note_inventory
 from bcmetal.workflows.ramdisk import LEAVE, START
+from bcmetal.workflows.rotating import rotate_the_password
 from bcmetal.workflows.steps import UNDO, clear_boot_override, eject_media, know_the_machine, power_off
 from bcmetal.workflows.testing import compare_with_the_bom, test_the_hardware
+from bcmetal.workflows.wrapped import only_where
 from bcmetal_drivers.capabilities import (
     Baseline,
-    BootMode,
-    BootModes,
     Inventories,
-    SecureBoot,
     need,
     offers,
 )
-from bcmetal_drivers.errors import Unsupported
-
-BOOT_MODE_ASKS = 3
 
 
 async def compare_the_profile(m: Machine) -> Outcome:
@@ -84,40 +85,9 @@ async def compare_the_profile(m: Machine) -> Outcome:
     return Done()
 
 
-async def set_the_boot_mode(m: Machine) -> Outcome:
-    """UEFI or legacy, as the profile says; a BMC that does not tell its boot mode is left alone."""
+def _of_its_own(m: Machine) -> bool:
     profile = m.asked.commission_profile
-    if profile is None or profile.boot_mode is None or not offers(m.bmc, BootModes):
-        return Done()
-    want = BootMode(profile.boot_mode)
-    try:
-        mode = await m.look(need(m.bmc, BootModes).boot_mode)
-    except Unsupported:
-        return Done()
-    if mode is None or mode is want:
-        m.note(SetSighting(boot_mode=mode))
-        return Done()
-    asked = int(m.memo.get("boot_mode_asked", 0))
-    if asked >= BOOT_MODE_ASKS:
-        return Failed("boot-mode", f"asked {asked} times for boot mode {want}, and the BMC still shows {mode}")
-    m.remember(boot_mode_asked=asked + 1)
-    await m.act(need(m.bmc, BootModes).set_boot_mode, want)
-    return Again("looks whether the boot mode is set", 0.0)
-
-
-async def set_secure_boot(m: Machine) -> Outcome:
-    """On or off, where the profile says so; a profile that is silent leaves it as it is."""
-    profile = m.asked.commission_profile
-    if profile is None or profile.secure_boot is None:
-        return Done()
-    if await m.look(need(m.bmc, SecureBoot).secure_boot) is profile.secure_boot:
-        return Done()
-    asked = int(m.memo.get("secure_boot_asked", 0))
-    if asked >= BOOT_MODE_ASKS:
-        return Failed("boot-mode", f"asked {asked} times for secure boot {profile.secure_boot}, and it is not so")
-    m.remember(secure_boot_asked=asked + 1)
-    await m.act(need(m.bmc, SecureBoot).set_secure_boot, profile.secure_boot)
-    return Again("looks whether secure boot is as the profile says", 0.0)
+    return profile is not None and profile.rotate_bmc
 
 
 async def record_the_baseline(m: Machine) -> Outcome:
@@ -131,6 +101,8 @@ async def record_the_baseline(m: Machine) -> Outcome:
     return Done()
 
 
+SETTINGS = (set_the_boot_mode, set_secure_boot, reset_the_keys, set_the_bios)
+CLOSE = (close_the_host_ways, *only_where(_of_its_own, rotate_the_password))
 STEPS = (
     know_the_machine,
     compare_the_profile,
@@ -138,9 +110,9 @@ STEPS = (
     power_off,
     eject_media,
     clear_boot_override,
-    set_the_boot_mode,
-    set_secure_boot,
+    *SETTINGS,
     *ERASE,
+    *CLOSE,
     record_the_baseline,
 )
 CLEANUP = UNDO
@@ -159,8 +131,7 @@ def steps_for(asked: Asked) -> Sequence[Step]:
         power_off,
         eject_media,
         clear_boot_override,
-        set_the_boot_mode,
-        set_secure_boot,
+        *SETTINGS,
         *START,
         look_from_inside,
         compare_with_the_bom,
@@ -168,5 +139,6 @@ def steps_for(asked: Asked) -> Sequence[Step]:
         *(INSIDE if by_agent else ()),
         *LEAVE,
         *(ERASE if by_bmc else () if by_agent else (say_not_erased,)),
+        *CLOSE,
         record_the_baseline,
     )

@@ -13,7 +13,8 @@
 11. mend_the_bmc           planted accounts, directories, subscriptions and protocols go; the boot order is put back
 12. mend_by_a_boot         BIOS settings, boot mode, secure boot, by one start of the machine, which is off again then
 13. compare_the_baseline   what could not be put back, or explained, is named, and fails
-14. let_the_system_go      there is no system on it any more
+14. rotate_the_password    a new one, where the profile says so: the BMC had another user meanwhile
+15. let_the_system_go      there is no system on it any more
 
 Where the profile lists methods of the agent's, 2 is `intend_the_erase`, and 8 to 10 are the agent's: the ramdisk starts, every drive is
 planned, asked, planted with a pattern, erased, and read again after a power cycle (9 to 16 of a commission, without its tests).
@@ -34,6 +35,7 @@ from bcmetal.workflows.machine import Machine, Outcome, Step
 from bcmetal.workflows.membership import end_the_membership
 from bcmetal.workflows.mending import compare_the_baseline, hold_what_is_unverified, mend_by_a_boot, mend_the_bmc
 from bcmetal.workflows.ramdisk import LEAVE, START
+from bcmetal.workflows.rotating import rotate_the_password
 from bcmetal.workflows.steps import (
     UNDO,
     clear_boot_override,
@@ -42,6 +44,7 @@ from bcmetal.workflows.steps import (
     power_off,
     withdraw_the_medium,
 )
+from bcmetal.workflows.wrapped import only_where
 
 
 async def let_the_system_go(m: Machine) -> Outcome:
@@ -51,7 +54,12 @@ async def let_the_system_go(m: Machine) -> Outcome:
     return Done()
 
 
-MEND = (mend_the_bmc, mend_by_a_boot, compare_the_baseline)
+def _rotates(m: Machine) -> bool:
+    profile = m.asked.release_profile
+    return profile is not None and profile.rotate_bmc
+
+
+MEND = (mend_the_bmc, mend_by_a_boot, compare_the_baseline, *only_where(_rotates, rotate_the_password))
 
 
 STEPS = (

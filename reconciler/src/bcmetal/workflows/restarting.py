@@ -15,6 +15,7 @@ from bcmetal_drivers.capabilities import BootDevice, BootOnce, need, offers
 from bcmetal_drivers.errors import NotAsAsked, Refused, Unsupported
 
 POLL_S: Final = 5.0
+LONGEST_POLL_S: Final = 60.0
 PATIENCE_S: Final = 1800.0
 BOOT_TAKES_S: Final = 1800  # beside the verb's own budget
 Applied = Callable[[], Awaitable[bool]]
@@ -25,22 +26,25 @@ def started_s(m: Machine, key: str) -> float | None:
     return m.since_s(f"{key}_started_at")
 
 
+def under_way(m: Machine, key: str) -> bool:
+    """Whether the start for `key` is being made, or was made: then the machine is to be seen off again."""
+    return bool(m.memo.get(f"{key}_armed")) or started_s(m, key) is not None
+
+
 async def let_a_boot_apply(
-    m: Machine, key: str, applied: Applied, what: str, patience_s: float = PATIENCE_S
+    m: Machine, key: str, applied: Applied, what: str, patience_s: float = PATIENCE_S, code: str = "deadline"
 ) -> Outcome:
-    """Start the machine, see `applied`, switch it off. Fails as `deadline` in words when it is not seen in time; the machine is off then too."""
+    """Start the machine, see `applied`, switch it off. Fails by `code` when it is not seen in time; the machine is off then too."""
     waited = started_s(m, key)
     if waited is None:
         m.take_longer(f"{key}_boot", BOOT_TAKES_S)
         return await _start(m, key)
     late = waited > patience_s
     if not late and not await applied():
-        return Again(f"waits for the machine's firmware to take {what}", POLL_S)
+        return Again(f"waits for the machine's firmware to take {what}", min(LONGEST_POLL_S, max(POLL_S, waited / 20)))
     ended = await stop(m, key)
     if isinstance(ended, Done) and late:
-        return Failed(
-            "deadline", f"the machine was started {waited:.0f} s ago for {what}, and the BMC does not show it"
-        )
+        return Failed(code, f"the machine was started {waited:.0f} s ago for {what}, and the BMC does not show it")
     return ended
 
 

@@ -1,0 +1,47 @@
+"""The host's way into its BMC, closed before a tenant is on the host: root there needs no password for it."""
+
+from __future__ import annotations
+
+from bcmetal.decisions import Again, Done
+from bcmetal.workflows.machine import Machine, Outcome
+from bcmetal_drivers.capabilities import HostWays, need, offers
+from bcmetal_drivers.errors import NotAsAsked, Refused, Unsupported
+
+
+async def close_the_host_ways(m: Machine) -> Outcome:
+    """Each that the maker lets be closed, and read back; what stays open is told by the condition `host-interface`."""
+    profile = m.asked.commission_profile
+    if profile is not None and not profile.close_host_ways:
+        _told(m, "left-open", "the commission profile leaves the host's ways into its BMC open")
+        return Done()
+    if not offers(m.bmc, HostWays):
+        _told(m, "unknown", "this BMC does not tell by which ways its host can reach it without a password")
+        return Done()
+    try:
+        ways = await m.look(need(m.bmc, HostWays).host_ways)
+    except Unsupported:
+        _told(m, "unknown", "this BMC does not tell by which ways its host can reach it without a password")
+        return Done()
+    tried: dict[str, str] = dict(m.memo.get("ways_tried") or {})
+    for way in ways:
+        if way.open is False or not way.closable or way.name in tried:
+            continue
+        try:
+            await m.act(need(m.bmc, HostWays).close_host_way, way.name)
+        except (Unsupported, Refused, NotAsAsked) as error:
+            m.remember(ways_tried={**tried, way.name: str(error)[:200]})
+        else:
+            m.remember(ways_tried={**tried, way.name: "the BMC acknowledged, and shows it open"})
+        return Again("looks whether the host's way into its BMC is closed", 0.0)
+    still = [
+        f"{way.name} ({tried[way.name]})" if way.name in tried else way.name for way in ways if way.open is not False
+    ]
+    if still:
+        _told(m, "open", f"root on this machine can reach its BMC without a password: {', '.join(still)}")
+    else:
+        m.condition("host-interface", "ok")
+    return Done()
+
+
+def _told(m: Machine, reason: str, why: str) -> None:
+    m.condition("host-interface", "warning", reason, why)
