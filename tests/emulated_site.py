@@ -32,7 +32,7 @@ from bcmetal.engine import Engine
 from bcmetal.line import Lines
 from bcmetal.settings import Settings, load
 from bcmetal.states import SideVerb, State, Verb
-from bcmetal.store import claims, conditions, nodes, operations, sealed, tables, views
+from bcmetal.store import claims, conditions, meta, nodes, operations, sealed, tables, views
 from bcmetal.store.engine import OpenStore, open_store
 from bcmetal.store.ids import new_id
 from bcmetal.store.values import (
@@ -510,6 +510,7 @@ async def a_site(
             settings = load(config)
             read.append(settings)
             shelf = Shelf(images, lambda: fetch_policy(settings))
+            await store.write(meta.put, meta.RECOVERY, vault.key_id)  # as if somebody had exercised it
             site = Site(folder, Rack(seed=1, clock=clock.seconds), clock, store, vault, settings, shelf)
             try:
                 yield site

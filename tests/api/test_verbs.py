@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from api.site import STEPS, Site
-from bcmetal.store import nodes, operations, sealed
+from bcmetal.store import meta, nodes, operations, sealed
 
 
 def _stamp(seconds: float) -> str:
@@ -58,6 +58,16 @@ def test_foreign_disks_want_the_machine_to_be_named(site: Site) -> None:
     view = site.of(node_id, "commission", confirmErase=node_id, profile="as-it-is").doc
     assert view["state"] == "commissioning"
     assert site.operations(node_id)[0]["input"] == {"confirmErase": node_id, "profile": "as-it-is"}
+
+
+def test_a_random_password_waits_until_the_vaults_recovery_was_exercised(site: Site) -> None:
+    node_id = site.enroll()
+    answer = site.of(node_id, "rotateBmcCredentials")
+    assert (answer.code, answer.error["details"]["reason"]) == ("INVALID_STATE", "recovery-not-exercised")
+    assert "bcmetal vault recovery" in answer.error["message"]
+    site.loop.run_until_complete(site.store.write(meta.put, meta.RECOVERY, site.vault.key_id))
+    assert site.of(node_id, "rotateBmcCredentials").doc["nodeId"] == node_id
+    assert [one["verb"] for one in site.operations(node_id) if one["kind"] == "side"] == ["rotateBmcCredentials"]
 
 
 @pytest.mark.parametrize("name", ["service", "console", "resetBmc", "identify"])

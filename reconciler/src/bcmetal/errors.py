@@ -172,6 +172,7 @@ LAST_ERRORS: Final = _kinds(
     ("bmc-credentials-changing",  "the BMC's password is being changed",                        True,  "bcmetal goes on by itself once the new password was proven; `bcmetal timeline NODE` shows the rotation."),
     ("credential-not-for-here",   "the configuration has no such credential for this network",  False, "List the BMC's network at the credential in the configuration, or set the BMC's own with `bcmetal node credentials NODE --username NAME`."),
     ("label-not-found",           "no line of the list of labels is this BMC's",                False, "Say which with `bcmetal node update NODE --label bmc-mac=…` or `--label serial=…`, or give its password: `bcmetal node credentials NODE --username NAME`."),
+    ("recovery-not-exercised",    "nobody proved that the vault's key can be recovered",        False, "On the daemon's host: `bcmetal vault recovery export FILE`, then `bcmetal vault recovery verify FILE`; then again."),
     ("identity-conflict",         "another node holds this machine's identity",                 False, "Compare both machines; remove the wrong one with `bcmetal remove`."),
     ("identity-changed",          "the machine's identity is not the one that was enrolled",    False, "If its board or BMC was swapped: `bcmetal node update NODE --accept-identity --reason …`; else find out which machine this is."),
     ("boot-mode",                 "the boot mode is not the profile's and could not be set",    False, "Set it in the machine's setup, then `bcmetal retry NODE`."),

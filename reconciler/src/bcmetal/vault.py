@@ -51,6 +51,10 @@ class VaultKey:
     def __reduce__(self) -> str:
         raise TypeError("a vault key is not to be copied out of the process")
 
+    def exported(self) -> bytes:
+        """For the recovery file alone, which encrypts it."""
+        return self._bytes
+
     def subkey(self, purpose: str) -> bytes:
         return HKDF(SHA256(), KEY_BYTES, salt=None, info=_joined("bcmetal", VERSION, purpose).encode()).derive(
             self._bytes
@@ -66,6 +70,11 @@ class Vault:
         self._keys = {key.key_id: key for key in keys}
         self._first = keys[0]
         self._subkeys: dict[tuple[str, str], bytes] = {}
+
+    @property
+    def key_id(self) -> str:
+        """Of the key that seals."""
+        return self._first.key_id
 
     def seal(
         self,
@@ -127,9 +136,14 @@ def _about(key_id: str, purpose: str, owner_kind: str, owner_id: str, field: str
 
 def new_key(path: Path) -> None:
     """Write a new random key to a file of its own, readable by its owner only. Raises FileExistsError."""
+    write_key(path, VaultKey(os.urandom(KEY_BYTES)))
+
+
+def write_key(path: Path, key: VaultKey) -> None:
+    """To a file of its own, readable by its owner only. Raises FileExistsError."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "w", encoding="ascii") as file:
-        file.write(os.urandom(KEY_BYTES).hex() + "\n")
+        file.write(key.exported().hex() + "\n")
         file.flush()
         os.fsync(file.fileno())
 

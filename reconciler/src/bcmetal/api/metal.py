@@ -16,12 +16,12 @@ from bcmetal.api.checks import check_input, kind_of
 from bcmetal.api.times import micros
 from bcmetal.api.verbs import Decided, Seal, event_of, instant, not_in_this_build, run_verb, state_event
 from bcmetal.decisions import Micros
-from bcmetal.errors import Fault, InvalidInput, Lost
+from bcmetal.errors import Fault, InvalidInput, InvalidState, Lost
 from bcmetal.join.leaving import leave, withdraw_tokens
 from bcmetal.settings import Action
 from bcmetal.settling import Ended, EndStatus, LastError
 from bcmetal.states import WORKFLOWS, SideVerb, State, System, Verb, failure_of
-from bcmetal.store import freezes, idempotency, members, nodes, operations, sealed
+from bcmetal.store import freezes, idempotency, members, meta, nodes, operations, sealed
 from bcmetal.store.values import Json, NewOperation, NodeRow, Sealed
 
 A = Action
@@ -278,7 +278,13 @@ async def service(call: Call[models.NotYet]) -> Json:
 
 @method("metal", models.NodeMutation, NodeView, A.CREDENTIALS)
 async def rotate_bmc_credentials(call: Call[models.NodeMutation]) -> Json:
-    """Give the BMC a new random password. The old one is kept until the new one was proven by a login."""
+    """Give the BMC a new random password. The old one is kept until the new one was proven by a login.
+
+    Refused (`recovery-not-exercised`) until somebody proved that the vault's key can be recovered.
+    """
+    if await call.store.read(meta.get, meta.RECOVERY) != call.services.vault.key_id:
+        why = "a random password would be lost with the vault's key: first `bcmetal vault recovery export` and `verify` on the daemon's host"
+        raise InvalidState(why, reason="recovery-not-exercised")
     return await run_verb(call, SideVerb.ROTATE_BMC_CREDENTIALS)
 
 

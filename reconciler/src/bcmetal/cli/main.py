@@ -53,6 +53,9 @@ _DAEMON = {
     "init": Entry("bcmetal.cli.init:init", "Write a configuration, keys and a client profile for this host."),
     "serve": Entry("bcmetal.cli.serve:serve", "Run the daemon; with --demo on an emulated rack."),
     "key": Entry("bcmetal.cli.local:key", "API keys, on the daemon's own host."),
+    "vault": Entry(
+        "bcmetal.cli.vault:vault", "The vault's recovery, and a BMC's password for root; on the daemon's own host."
+    ),
     "credential": Entry(
         "bcmetal.cli.local:credential", "Sealed secrets that the configuration names, on the daemon's own host."
     ),

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, bindparam, select, update
 from bcmetal.store.tables import bmcs, meta
 from bcmetal.store.upsert import insert
 
+RECOVERY: Final = "vault-recovery"  # the id of the vault's key whose recovery was exercised
 _put = insert(meta)
 _PUT: Final = _put.on_conflict_do_update(index_elements=[meta.c.name], set_={"value": _put.excluded.value})
 _ADD: Final = insert(meta).on_conflict_do_nothing()

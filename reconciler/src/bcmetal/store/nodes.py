@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, bindparam, delete, select
+from sqlalchemy import Connection, bindparam, delete, or_, select
 from sqlalchemy import update as sql_update
 from sqlalchemy.exc import IntegrityError
 
@@ -223,6 +223,12 @@ def update(c: Connection, node_id: str, columns: Mapping[str, Any], now: Micros)
     """Write columns and the view. A change of what an operator specifies goes through `operations.record_instant`."""
     update_columns(c, node_id, columns, now)
     views.rewrite(c, node_id, now)
+
+
+def named(c: Connection, id_or_name: str) -> list[str]:
+    """The ids of all nodes that are called so, in whatever pool."""
+    asked = or_(nodes.c.node_id == bindparam("called"), nodes.c.name == bindparam("called"))
+    return list(c.execute(select(nodes.c.node_id).where(asked), {"called": id_or_name}).scalars())
 
 
 def set_labels(c: Connection, node_id: str, labels: Mapping[str, str]) -> None:

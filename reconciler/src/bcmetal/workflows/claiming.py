@@ -21,7 +21,7 @@ from bcmetal.store import meta
 from bcmetal.store.logins import LABEL, ROTATING
 from bcmetal.store.values import BmcRow, MoveSealed, SetBmc
 from bcmetal.workflows.machine import Machine, Outcome, Step
-from bcmetal.workflows.rotating import account_policy, logs_in, rotate_the_password, rules_of
+from bcmetal.workflows.rotating import account_policy, logs_in, not_recoverable, rotate_the_password, rules_of
 from bcmetal_drivers.capabilities import Account, AccountControl, Accounts, Credential, Readings, need
 from bcmetal_drivers.errors import MaybeSent, PasswordChangeRequired, Refused, Unsupported
 
@@ -83,6 +83,9 @@ async def claim_the_bmc(m: Machine) -> Outcome:
     ours = m.settings.credentials.get(listed[1].claims or "") if listed is not None else None
     if listed is None or ours is None or ours.username is None or m.pool.mode is PoolMode.OBSERVE:
         return Done()
+    refused = await not_recoverable(m)
+    if refused is not None:
+        return refused
     bmc, own = listed[0], m.line.credential
     m.line.rotates = True
     if f"{ROTATING}.password" in m.secrets:

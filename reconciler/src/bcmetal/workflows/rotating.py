@@ -16,7 +16,7 @@ from typing import Final
 from bcmetal.decisions import Again, Done, Failed
 from bcmetal.login_budget import LoginBudget
 from bcmetal.passwords import SHORT, NoSuchPassword, Rules, ladder, make_password
-from bcmetal.store import leases, logins
+from bcmetal.store import leases, logins, meta
 from bcmetal.store.logins import LEFT, ROTATING
 from bcmetal.store.values import BmcRow, MoveSealed, SetBmc
 from bcmetal.workflows.machine import Machine, Outcome
@@ -54,6 +54,9 @@ async def rotate_the_password(m: Machine) -> Outcome:
     bmc = m.node.bmc
     if bmc is None:
         return Failed("bmc-bad-address", "the node has no BMC")
+    refused = await not_recoverable(m)
+    if refused is not None:
+        return refused
     if await m.doors.store.read(logins.rotated_since, bmc.bmc_id, m.operation.created_at):
         return Done()
     turn, operation_id = f"rotate:{bmc.bmc_id}", m.operation.operation_id
@@ -74,6 +77,16 @@ async def _go_on(m: Machine, bmc: BmcRow) -> Outcome:
     if slot is None or m.memo.get("rotate_denied") or await m.begun(_name(m)):
         return await _find_out(m, bmc, new)
     return await _send(m, bmc, new, str(slot) or None)
+
+
+async def not_recoverable(m: Machine) -> Failed | None:
+    """Why no BMC gets a password that only the vault knows: nobody proved that the vault's key can be had back."""
+    if await m.doors.store.read(meta.get, meta.RECOVERY) == m.doors.vault.key_id:
+        return None
+    return Failed(
+        "recovery-not-exercised",
+        "a random password would be lost with the vault's key, whose recovery was never exercised",
+    )
 
 
 def _name(m: Machine) -> str:
