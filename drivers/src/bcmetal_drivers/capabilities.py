@@ -699,7 +699,10 @@ class NetworkWays(Protocol):
 @runtime_checkable
 class Remembers(Protocol):
     def learned(self) -> Mapping[str, object]:
-        """What was found out about this BMC, as plain JSON to be given to `open_bmc` the next time. Holds no secret."""
+        """What was found out about this BMC, as plain JSON to be given to `open_bmc` the next time. Holds no secret.
+
+        None stands for what was known before and turned out wrong. Asks the BMC nothing.
+        """
         ...
 
 

@@ -58,8 +58,16 @@ STUMBLES: Final = (ValueError, TypeError, KeyError, AttributeError, IndexError, 
 class Door:
     """One line, one session. Calls from several threads take turns."""
 
-    def __init__(self, address: BmcAddress, credential: Credential | None, trust: Trust, limits: Limits) -> None:
-        """Connects to nothing. Without a credential nothing is ever sent that authorises. Raises InsecureTransport."""
+    def __init__(
+        self,
+        address: BmcAddress,
+        credential: Credential | None,
+        trust: Trust,
+        limits: Limits,
+        memory: dict[str, Any] | None = None,
+    ) -> None:
+        """Connects to nothing. Without a credential nothing is ever sent that authorises. `memory` is what was learned before, and
+        is added to. Raises InsecureTransport."""
         plain = address.scheme == REDFISH_HTTP
         if plain and trust.kind is not TrustKind.NONE:
             raise InsecureTransport(f"{address}: plain HTTP is for a BMC whose trust is explicitly none")
@@ -68,11 +76,11 @@ class Door:
         host = f"[{address.host}]" if ":" in address.host else address.host
         self.origin = f"{'http' if plain else 'https'}://{host}:{address.port}"
         self._line = Line(self.origin, address.host, address.port, None if plain else trust, limits)
-        self._session = Session(credential, self._for_login, self.origin) if credential else None
+        self.memory: dict[str, Any] = {} if memory is None else memory
+        self._session = Session(credential, self._for_login, self.origin, self.memory) if credential else None
         self._root: Answer | None = None
         self._deadline: Deadline | None = None
         self._lock = threading.RLock()
-        self._drops = False  # this BMC drops kept-alive lines: each request gets one of its own
         self._asked = self.origin
         self.last: Answer | None = None  # what the last successful write was answered: sushy throws it away
 
@@ -279,7 +287,7 @@ class Door:
         """One request; a GET once more when the kept-alive line turns out to be dropped."""
         self._asked = self.origin + path
         write = method != "GET"
-        if self._drops:
+        if self.memory.get("keepAlive") is False:  # it drops kept-alive lines: each request gets one of its own
             self._line.close()
         kept = self._line.open(self._now())
         try:
@@ -289,7 +297,7 @@ class Door:
             self._line.close()
             dropped = isinstance(error, ConnectionError | ssl.SSLError) and not isinstance(error, TimeoutError)
             if kept and dropped:
-                self._drops = True
+                self.memory["keepAlive"] = False
                 if not write:
                     return self._send(method, path, headers, body)
             if write and sent and not isinstance(error, Malformed):

@@ -10,7 +10,7 @@ import hmac
 import secrets
 import threading
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from bcmetal_drivers.capabilities import BmcAddress, Credential, Limits, Trust
 from bcmetal_drivers.door import Door
@@ -49,10 +49,12 @@ class Pass:
             del _open[self._key]
 
 
-def enter(address: BmcAddress, credential: Credential, trust: Trust, limits: Limits) -> Pass:
+def enter(
+    address: BmcAddress, credential: Credential, trust: Trust, limits: Limits, memory: dict[str, Any] | None = None
+) -> Pass:
     """A door to this BMC; the password is part of its key as a digest only. Each `enter` is followed by one `leave`.
 
-    A door whose credentials the BMC rejected is not given out again. Raises InsecureTransport.
+    `memory` is for a door that is made now: one that is open knows better. A door whose credentials the BMC rejected is not given out again. Raises InsecureTransport.
     """
     digest = hmac.digest(_SALT, credential.password.get_secret_value().encode(), hashlib.sha256)
     key = (replace(address, system_path=None, maker=None), credential.username, digest, trust, limits)
@@ -60,7 +62,7 @@ def enter(address: BmcAddress, credential: Credential, trust: Trust, limits: Lim
         found = _open.get(key)
         if found is not None and not found.door.rejected:
             return found.joined()
-        made = _open[key] = Pass(key, Door(address, credential, trust, limits))
+        made = _open[key] = Pass(key, Door(address, credential, trust, limits, memory))
         return made
 
 

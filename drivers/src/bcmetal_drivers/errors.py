@@ -88,9 +88,13 @@ class Permanent(DriverError):
 
 
 class RejectedCredentials(Permanent):
-    """The BMC rejects the user name or the password."""
+    """The BMC rejects the user name or the password. `logins`: how many failed ones that was, for whoever keeps a budget."""
 
     code = "bmc-credentials-rejected"
+
+    def __init__(self, message: str = "", *, logins: int = 1) -> None:
+        super().__init__(message or "the BMC rejects the user name or the password")
+        self.logins = logins
 
 
 class PasswordChangeRequired(Permanent):

@@ -106,7 +106,14 @@ OFFERED: Final = (
 class IpmiBmc:
     """An open conversation with one BMC over IPMI. Logs in at the first call; calls from several threads take turns."""
 
-    def __init__(self, address: BmcAddress, credential: Credential, trust: Trust, limits: Limits) -> None:
+    def __init__(
+        self,
+        address: BmcAddress,
+        credential: Credential,
+        trust: Trust,
+        limits: Limits,
+        learned: Mapping[str, object] | None = None,
+    ) -> None:
         """Raises Refused when the user name (16 bytes) or the password (20 bytes) is longer than IPMI carries."""
         self._address = address
         self._door = IpmiDoor(address, credential, limits)

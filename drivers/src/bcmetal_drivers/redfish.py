@@ -64,6 +64,7 @@ from bcmetal_drivers.capabilities import (
     PowerState,
     Reading,
     Readings,
+    Remembers,
     SecureBoot,
     SecureBootKeys,
     SecureBootMode,
@@ -71,6 +72,7 @@ from bcmetal_drivers.capabilities import (
     Trust,
     VirtualMedia,
 )
+from bcmetal_drivers.learned import OF_THE_DOOR, read
 from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.redfish_upkeep import Upkeep
 
@@ -78,13 +80,22 @@ from bcmetal_drivers.redfish_upkeep import Upkeep
 class RedfishBmc(Upkeep):
     """An open conversation with one Redfish BMC about one of its systems. Connects and logs in at the first call."""
 
-    def __init__(self, address: BmcAddress, credential: Credential, trust: Trust, limits: Limits) -> None:
-        """Raises InsecureTransport for plain HTTP without a trust of none."""
+    def __init__(
+        self,
+        address: BmcAddress,
+        credential: Credential,
+        trust: Trust,
+        limits: Limits,
+        learned: Mapping[str, object] | None = None,
+    ) -> None:
+        """`learned` is what `learned()` gave before. Raises InsecureTransport for plain HTTP without a trust of none."""
         self._address = address
         self._credential = credential
-        self._pass = doors.enter(address, credential, trust, limits)
+        known = read(learned)
+        of_the_door = {name: known.pop(name) for name in OF_THE_DOOR & known.keys()}
+        self._pass = doors.enter(address, credential, trust, limits, of_the_door)
         self._door = self._pass.door
-        self._tree = Tree(self._door, address)
+        self._tree = Tree(self._door, address, known)
         self._closed = False
 
     @property
@@ -96,6 +107,9 @@ class RedfishBmc(Upkeep):
         if not self._closed:
             self._closed = True
             self._pass.leave()
+
+    def learned(self) -> Mapping[str, object]:
+        return self._tree.lasting()
 
     @contextmanager
     def _call(self) -> Iterator[Tree]:
@@ -296,6 +310,7 @@ class RedfishBmc(Upkeep):
 
 
 _bmc: type[Bmc] = RedfishBmc
+_conforms_remembers: type[Remembers] = RedfishBmc
 _conforms_power: type[Power] = RedfishBmc
 _conforms_readings: type[Readings] = RedfishBmc
 _conforms_boot: type[BootOnce] = RedfishBmc

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 from bcmetal_drivers.capabilities import BmcInfo, Identity
 from bcmetal_drivers.redfish_chassis import Look, around
-from bcmetal_drivers.redfish_maker import maker_of
+from bcmetal_drivers.redfish_maker import maker_of, manager_of
 from bcmetal_drivers.redfish_nics import Nics
 from bcmetal_drivers.redfish_parts import Part, said
 from bcmetal_drivers.redfish_reading import key
-from bcmetal_drivers.redfish_tree import Doc, Tree, link, links, text
+from bcmetal_drivers.redfish_tree import Tree, links, text
 
 
 def identity(tree: Tree) -> Identity:
@@ -48,8 +48,9 @@ def _chassis_serial(look: Look) -> str | None:
 def bmc_info(tree: Tree) -> BmcInfo:
     """The maker is the root's Vendor, else what the manager says of itself; the system's Manufacturer, who need not be the BMC's, is last."""
     with tree.reading():
-        doc = _manager(tree)
+        doc = manager_of(tree)
         root = tree.root()
+        tree.known_as(maker_of(root, doc), text(doc, "Model"), text(doc, "FirmwareVersion"))
         return BmcInfo(
             maker=maker_of(root, doc) or _of_the_system(tree),
             model=said(doc, "Model") or text(root, "Product"),
@@ -57,22 +58,6 @@ def bmc_info(tree: Tree) -> BmcInfo:
             certificate_fp=tree.door.certificate_fp,
             clock=text(doc, "DateTime"),
         )
-
-
-def _manager(tree: Tree) -> Doc | None:
-    """Of several, the BMC that has a network of its own: a baseboard of GPUs, and an enclosure, bring managers too."""
-    docs = [doc for path in tree.manager_paths() if (doc := tree.find(path)) is not None]
-
-    def rank(doc: Doc) -> tuple[bool, ...]:
-        kind = text(doc, "ManagerType")
-        return (
-            kind in (None, "BMC"),
-            link(doc, "NetworkProtocol") is not None,
-            text(doc, "FirmwareVersion") is not None,
-            link(doc, "HostInterfaces") is not None or link(doc, "VirtualMedia") is not None,
-        )
-
-    return max(docs, key=rank, default=None)
 
 
 def _of_the_system(tree: Tree) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from bcmetal_drivers.quirks import Quirks, quirks_of
-from bcmetal_drivers.redfish_tree import Doc, Tree, dig, text
+from bcmetal_drivers.redfish_tree import Doc, Tree, dig, link, text
 
 HINTS: Final = {"idrac": "Dell", "ilo": "HPE", "irmc": "Fujitsu"}  # of a maker's own form of address
 
@@ -19,16 +19,33 @@ def maker_of(root: Doc, manager: Doc | None = None) -> str | None:
     return text(root, "Vendor") or text(manager, "Manufacturer") or (oem[0] if oem else None)
 
 
+def manager_of(tree: Tree) -> Doc | None:
+    """Of several, the BMC that has a network of its own: a baseboard of GPUs, and an enclosure, bring managers too."""
+    docs = [doc for path in tree.manager_paths() if (doc := tree.find(path)) is not None]
+
+    def rank(doc: Doc) -> tuple[bool, ...]:
+        kind = text(doc, "ManagerType")
+        return (
+            kind in (None, "BMC"),
+            link(doc, "NetworkProtocol") is not None,
+            text(doc, "FirmwareVersion") is not None,
+            link(doc, "HostInterfaces") is not None or link(doc, "VirtualMedia") is not None,
+        )
+
+    return max(docs, key=rank, default=None)
+
+
 def quirks_for(tree: Tree) -> Quirks:
-    """Found out once for each conversation: by the root, the first manager, and the system where neither tells."""
+    """Found out once for each conversation: by the root, the manager, and the system where neither tells."""
     known: Quirks | None = tree.learned.get("quirks")
     if known is None:
         root = tree.root()
         system = tree.system()
-        managers = tree.manager_paths(system)
-        manager = tree.find(managers[0]) if managers else None
+        manager = manager_of(tree)
         model = f"{text(manager, 'Model') or ''} {text(system, 'Model') or ''}".strip()
-        known = quirks_of(_words(tree, root, manager, system), model, text(manager, "FirmwareVersion"))
+        firmware = text(manager, "FirmwareVersion")
+        known = quirks_of(_words(tree, root, manager, system), model, firmware)
+        tree.known_as(maker_of(root, manager), text(manager, "Model"), firmware)
         tree.learned["quirks"] = known
     return known
 

@@ -146,7 +146,7 @@ def _settled(tree: Tree, path: str, right: Any) -> Drive:
 def _insert(tree: Tree, known: Drive, url: str) -> None:
     """One slot, down a bounded ladder of payloads. What worked is remembered for this BMC."""
     target = action_target(known.doc, INSERT)
-    extra: dict[str, Any] = dict(tree.learned.get("media", {}))
+    extra: dict[str, Any] = dict(tree.learned.get("media") or {})
     if target is None:
         extra = {"Inserted": True, "WriteProtected": True} | extra
     failures = 0

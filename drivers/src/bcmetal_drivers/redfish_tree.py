@@ -6,7 +6,7 @@ Nothing in a document is believed to be of the type that the standard says: the 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -17,6 +17,7 @@ import sushy.exceptions
 from bcmetal_drivers.capabilities import BmcAddress
 from bcmetal_drivers.door import PATH_LIMIT, Door, tolerated
 from bcmetal_drivers.errors import AmbiguousSystem, Busy, Malformed, NoSuchSystem, NotThisService, Refused, Unsupported
+from bcmetal_drivers.learned import forget_another, lasting
 from bcmetal_drivers.redfish_reading import Reading, key
 from bcmetal_drivers.redfish_tasks import wait_for
 from bcmetal_drivers.session import ROOT
@@ -98,7 +99,7 @@ class _DoorLogsIn:
 
 @dataclass(slots=True)
 class Tree:
-    """What is learned about one BMC is kept here for as long as the conversation is open."""
+    """What is learned about one BMC is kept here for as long as the conversation is open; what `learned.FIELDS` names, for longer."""
 
     door: Door
     address: BmcAddress
@@ -181,6 +182,15 @@ class Tree:
             if doc is not None:
                 yield member, doc
 
+    def known_as(self, maker: str | None, model: str | None, firmware: str | None) -> None:
+        """Who the BMC says it is: what was learned of another ends."""
+        for memory in (self.learned, self.door.memory):
+            forget_another(memory, maker, model, firmware)
+
+    def lasting(self) -> dict[str, Any]:
+        """What is worth knowing the next time, as plain JSON."""
+        return lasting(self.door.memory | self.learned)
+
     # ------------------------------------------------------------ the system
 
     def system_path(self) -> str:
@@ -192,6 +202,7 @@ class Tree:
         return known
 
     def _only_system(self) -> str:
+        """The one that there is, or of several the one that can be started and told what to boot: others are baseboards of GPUs, or witnesses."""
         systems = self._systems()
         if not systems:
             raise NoSuchSystem(f"{self.address}: the BMC lists no system")
@@ -220,14 +231,44 @@ class Tree:
         return self.members(collection)
 
     def system(self) -> dict[str, Any]:
-        """The system's document, read now. Raises NoSuchSystem with the ids that there are."""
+        """The system's document, read now: the one at the path, or where another UUID than before is there, the one that has it now.
+
+        Raises NoSuchSystem with the ids that there are.
+        """
         path = self.system_path()
+        pinned: str | None = (self.learned.get("systems") or {}).get(path)
         try:
-            return self.get(path)
+            doc = self.get(path)
         except sushy.exceptions.ResourceNotFoundError as error:
+            moved = self._with_uuid(pinned, path)
+            if moved is not None:
+                return moved
             self.learned.pop("system", None)
             there = ", ".join(self._systems()) or "none"
             raise NoSuchSystem(f"{self.door.origin}{path}: the BMC has no such system; it has: {there}") from error
+        uuid = text(doc, "UUID")
+        if uuid is not None and uuid != pinned:
+            moved = self._with_uuid(pinned, path)
+            if moved is not None:
+                return moved
+            self._pin(path, uuid)
+        return doc
+
+    def _pin(self, path: str, uuid: str) -> None:
+        self.learned["systems"] = {**(self.learned.get("systems") or {}), path: uuid}
+
+    def _with_uuid(self, uuid: str | None, elsewhere_than: str) -> dict[str, Any] | None:
+        """The system that has this UUID now, since the order of a chassis' members changed; None when none, or more than one has it."""
+        if uuid is None:
+            return None
+        others = [path for path in self._systems() if path != elsewhere_than]
+        found = [(path, doc) for path in others if (doc := self.find(path)) and text(doc, "UUID") == uuid]
+        if len(found) != 1:
+            return None
+        path, doc = found[0]
+        self.learned["system"] = path
+        self._pin(path, uuid)
+        return doc
 
     def sushy_system(self) -> Any:
         """A fresh sushy System over our door: a forced refresh of an old one would read all that it touched before."""
@@ -238,9 +279,9 @@ class Tree:
             self.learned["sushy"] = root
         return root.get_system(self.system_path())
 
-    def manager_paths(self, system: Doc | None = None) -> tuple[str, ...]:
-        """The managers of this system (its document, where it was read already); all of them where the system names none."""
-        named = links(self.find(self.system_path()) if system is None else system, "Links", "ManagedBy")
+    def manager_paths(self) -> tuple[str, ...]:
+        """The managers of this system; all of them where the system names none."""
+        named = links(self.find(self.system_path()), "Links", "ManagedBy")
         if named:
             return named
         collection = link(self.root(), "Managers")
@@ -260,19 +301,23 @@ class Tree:
         412 is answered by a look: is it as asked, all is well; did another writer change what we write, Busy; else its ETag is useless.
         """
         before, etag = self._with_etag(path)
-        if self.learned.get("etag") == "none":
-            etag = None
+        learned = self.learned.get("etag")
+        if learned is not None:
+            etag = LADDER[learned](etag)
         try:
-            return self._patched(path, body, etag, follow)
+            answer = self._patched(path, body, etag, follow)
+            if etag is not None or learned is not None or answer.status_code == 202:
+                return answer
+            return self._again_if_dropped(path, before, body, answer)
         except sushy.exceptions.HTTPError as error:
             if error.status_code not in (412, 428):
                 raise
             now, fresh = self._with_etag(path)
             if error.status_code == 412 and not same(before, now, body):
                 raise Busy(f"{self.door.origin}{path}: another writer changed it meanwhile") from error
+            self.learned["etag"] = None
             rejected: Any = error
-        candidates = [tag for tag in dict.fromkeys((fresh, _strong(fresh), "*")) if tag and tag != etag]
-        for candidate in (*candidates, None) if rejected.status_code == 412 else candidates:
+        for name, candidate in _candidates(fresh, etag, unguarded=rejected.status_code == 412):
             try:
                 answer = self._patched(path, body, candidate, follow)
             except sushy.exceptions.HTTPError as error:
@@ -280,10 +325,22 @@ class Tree:
                     raise
                 rejected = error
             else:
-                if candidate is None:
-                    self.learned["etag"] = "none"
+                if name is not None:
+                    self.learned["etag"] = name
                 return answer
         raise rejected
+
+    def _again_if_dropped(self, path: str, before: Doc, body: Doc, answer: Answer) -> Answer:
+        """Without an If-Match some firmware answers 2xx and changes nothing. What the resource does not show (passwords) is not looked for."""
+        if not _shows(before, body) or not same(before, now := self.get(path), body) or _holds(now, body):
+            return answer
+        try:
+            again = self._patched(path, body, "*", follow=True)
+        except sushy.exceptions.HTTPError:
+            return answer  # the caller's look says what is wrong
+        if _holds(self.get(path), body):
+            self.learned["etag"] = "any"
+        return again
 
     def _patched(self, path: str, body: Doc, etag: str | None, follow: bool) -> Answer:
         answer = self.door.patch(path, data=dict(body), etag=etag)
@@ -299,11 +356,43 @@ def _strong(etag: str | None) -> str | None:
     return etag.removeprefix("W/") if etag else etag
 
 
+# What a PATCH is guarded with, by what was learned of the BMC; without that the ETag as it is given.
+LADDER: Final[Mapping[str, Callable[[str | None], str | None]]] = {
+    "strong": _strong,
+    "any": lambda _: "*",
+    "none": lambda _: None,
+}
+
+
+def _candidates(fresh: str | None, tried: str | None, *, unguarded: bool) -> Iterator[tuple[str | None, str | None]]:
+    """What else to guard a PATCH with, and what is learned when that is taken."""
+    seen = {tried}
+    for name, guard in ((None, fresh), *((name, LADDER[name](fresh)) for name in ("strong", "any"))):
+        if guard and guard not in seen:
+            seen.add(guard)
+            yield name, guard
+    if unguarded and tried is not None:
+        yield "none", None
+
+
 def same(before: Any, now: Any, body: Any) -> bool:
     """Whether what `body` names is the same in both documents."""
     if isinstance(body, Mapping):
         return all(same(dig(before, key), dig(now, key), body[key]) for key in body)
     return bool(before == now)
+
+
+def _shows(doc: Any, body: Any) -> bool:
+    """Whether the document has a value wherever `body` has one."""
+    if isinstance(body, Mapping):
+        return all(_shows(dig(doc, key), body[key]) for key in body)
+    return doc is not None
+
+
+def _holds(doc: Any, body: Any) -> bool:
+    if isinstance(body, Mapping):
+        return all(_holds(dig(doc, key), body[key]) for key in body)
+    return bool(doc == body)
 
 
 HOST_PARTS: Final = (

@@ -6,6 +6,7 @@ import importlib
 import secrets
 import socket
 import time
+from collections.abc import Mapping
 from typing import Final
 
 from bcmetal_drivers.capabilities import Bmc, BmcAddress, Credential, Limits, Trust, TrustKind
@@ -20,16 +21,21 @@ IPMI_WAIT_S: Final = 0.7
 
 
 def open_bmc(
-    address: BmcAddress, credential: Credential, trust: Trust | None = None, limits: Limits | None = None
+    address: BmcAddress,
+    credential: Credential,
+    trust: Trust | None = None,
+    limits: Limits | None = None,
+    learned: Mapping[str, object] | None = None,
 ) -> Bmc:
-    """The driver for this address. It connects at its first call. Raises BadAddress, InsecureTransport."""
+    """The driver for this address. It connects at its first call. `learned` is what `Remembers.learned` gave the last time; none of it
+    is believed without a check. Raises BadAddress, InsecureTransport."""
     scheme = SCHEMES.get(address.scheme)
     if scheme is None:
         what = f"no driver speaks {address.scheme}" if address.scheme else "the address was not probed yet"
         raise BadAddress(f"{address}: {what}")
     module, _, name = scheme.driver.partition(":")
     driver: type[Bmc] = getattr(importlib.import_module(module), name)
-    opened: Bmc = driver(address, credential, trust or Trust(), limits or Limits())  # type: ignore[call-arg]  # a Protocol has no __init__
+    opened: Bmc = driver(address, credential, trust or Trust(), limits or Limits(), learned)  # type: ignore[call-arg]  # a Protocol has no __init__
     return opened
 
 

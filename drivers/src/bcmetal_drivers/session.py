@@ -1,15 +1,15 @@
 """One login at one BMC: by a session where it has sessions, by Basic where it has none.
 
-Which of both is found once and remembered. A wrong password costs one failed login: Basic is not tried after a session login that was
-rejected, and rejected credentials are not sent again.
+Which of both is found once and remembered, from one conversation to the next. A wrong password costs one failed login: Basic is not tried
+after a session login that was rejected, and rejected credentials are not sent again. The one case that may cost two is a BMC where Basic was
+learned, which answers 401 without saying whether it still knows Basic, and shows sessions.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from contextlib import suppress
 from enum import Enum
 from typing import Any, Final
@@ -17,15 +17,17 @@ from urllib.parse import urlsplit
 
 from bcmetal_drivers.capabilities import Credential
 from bcmetal_drivers.errors import DriverError, Malformed, MaybeSent, RejectedCredentials, ServerFault
+from bcmetal_drivers.learned import PATH
 from bcmetal_drivers.refusals import login_refusal, refusal
 from bcmetal_drivers.wire import Answer
 
 ROOT: Final = "/redfish/v1/"
 SESSIONS: Final = "/redfish/v1/SessionService/Sessions"
 
-Ask = Callable[[str, str, Mapping[str, str], bytes | None], Answer]
+# What a place is answered with where no sessions are opened. Some BMCs say 401 to whatever they do not know, until somebody logged in.
+NO_LOGIN: Final = (400, 401, 403, 404, 405, 410, 501)
 
-_PATH: Final = re.compile(r"/(?!/)[!$%&'()*+,./0-9:;=@A-Z_a-z~-]{0,1023}")  # what goes into a request line as it is
+Ask = Callable[[str, str, Mapping[str, str], bytes | None], Answer]
 
 
 class Mode(Enum):
@@ -37,17 +39,21 @@ class Mode(Enum):
 class Session:
     """`ask` sends a request as it is. Headers hold the token or the password: they go nowhere else than into `ask`."""
 
-    def __init__(self, credential: Credential, ask: Ask, where: str) -> None:
+    def __init__(
+        self, credential: Credential, ask: Ask, where: str, memory: MutableMapping[str, Any] | None = None
+    ) -> None:
+        """`memory`: `login` and `sessions` as they were learned before, and are learned now."""
         self._credential = credential
         self._ask = ask
         self._where = where
+        self._memory: MutableMapping[str, Any] = {} if memory is None else memory
         self._token: str | None = None
         self._path: str | None = None
-        self._mode = Mode.UNKNOWN
+        self._mode = Mode(self._memory.get("login") or Mode.UNKNOWN.value)
+        self._proven = False  # the mode was seen to work in this conversation
         self._fresh = False  # the token was not accepted by anything yet
         self._rejected = False
         self._logged_in = False  # a session was opened with these credentials
-        self._sessions_path: str | None = None
 
     def headers(self) -> dict[str, str]:
         """What authorises a request; logs in first where that is needed. Raises RejectedCredentials, LockedOut, Busy and the wire's errors."""
@@ -67,6 +73,8 @@ class Session:
     def accepted(self) -> None:
         """An authorised request got through."""
         self._fresh = False
+        self._proven = True
+        self._memory["login"] = (Mode.BASIC if self._token is None else Mode.SESSION).value
 
     def refused(self, answer: Answer) -> None:
         """A request was answered 401: be logged in anew, or raise. The request may be repeated once after this."""
@@ -74,6 +82,9 @@ class Session:
             self._mode = Mode.UNKNOWN  # the password is good: the BMC is in disorder, restarting perhaps
             raise ServerFault(f"{self._where}: the BMC takes the login and then refuses its token, and Basic too")
         if self._token is None:
+            if self._mode is Mode.BASIC and not self._proven and self._memory.get("login") == Mode.BASIC.value:
+                self._relearn(answer)
+                return
             self._rejected = True
             raise refusal(answer)
         old, self._token, self._path = self._path, None, None
@@ -83,6 +94,30 @@ class Session:
             return
         token_headers = self.headers()
         self._delete(old, token_headers)
+
+    def _relearn(self, answer: Answer) -> None:
+        """Basic was learned in an earlier conversation and is answered 401. Raises, or is logged in by a session.
+
+        Was the password looked at? It was where the BMC still offers Basic; another challenge says that it was not. Without a challenge
+        the password counts as looked at, and one session login tells more than a rejection that may be none.
+        """
+        offered = (answer.headers.get("WWW-Authenticate") or "").lower()
+        self._forget()
+        error = refusal(answer)
+        if not isinstance(error, RejectedCredentials) or "basic" in offered or self._find_sessions() is None:
+            self._rejected = isinstance(error, RejectedCredentials)
+            raise error
+        try:
+            self._log_in()
+        except RejectedCredentials as rejected:
+            raise RejectedCredentials(str(rejected), logins=1 if offered else 2) from rejected
+        if self._token is None:
+            self._rejected = True
+            raise error
+
+    def _forget(self) -> None:
+        self._mode = Mode.UNKNOWN
+        self._memory["login"] = self._memory["sessions"] = None
 
     def use(self, credential: Credential) -> None:
         """Log in with these credentials from now on. Raises RejectedCredentials, and keeps the old ones, when they are not taken."""
@@ -120,7 +155,8 @@ class Session:
 
     def _find_sessions(self) -> str | None:
         """Where sessions are opened; None where the service has none: a login there would count as a failed one."""
-        if self._sessions_path is None:
+        known: str | None = self._memory.get("sessions")
+        if known is None:
             root = self._ask("GET", ROOT, {}, None)
             if root.status_code == 401:  # not what the standard says, and it tells nothing about sessions
                 return SESSIONS
@@ -130,19 +166,32 @@ class Session:
             path = _dig(doc, "Links", "Sessions", "@odata.id")
             if path is None and _dig(doc, "SessionService", "@odata.id") is None:
                 return None
-            self._sessions_path = path if path and _PATH.fullmatch(path) else SESSIONS
-        return self._sessions_path
+            known = path if path and PATH.fullmatch(path) else SESSIONS
+            self._memory["sessions"] = known
+        return known
+
+    def _post_login(self, path: str) -> Answer:
+        body = {"UserName": self._credential.username, "Password": self._credential.password.get_secret_value()}
+        try:
+            return self._ask("POST", path, {"Content-Type": "application/json"}, json.dumps(body).encode())
+        except MaybeSent as lost:
+            raise ServerFault(f"{self._where}: the answer to the login was lost") from lost
 
     def _log_in(self) -> None:
+        remembered = self._memory.get("sessions") is not None
         path = self._find_sessions()
         if path is None:
             self._mode = Mode.BASIC
             return
-        body = {"UserName": self._credential.username, "Password": self._credential.password.get_secret_value()}
-        try:
-            answer = self._ask("POST", path, {"Content-Type": "application/json"}, json.dumps(body).encode())
-        except MaybeSent as lost:
-            raise ServerFault(f"{self._where}: the answer to the login was lost") from lost
+        answer = self._post_login(path)
+        if remembered and answer.status_code in NO_LOGIN:
+            self._memory["sessions"] = None
+            now = self._find_sessions()
+            if now is None:
+                self._mode = Mode.BASIC
+                return
+            if now != path:  # sessions are opened elsewhere by now, and what was refused was no login
+                answer = self._post_login(now)
         token = answer.headers.get("X-Auth-Token")
         if answer.status_code < 400 and token and token.isascii() and token.isprintable():
             self._token, self._path = token, _session_path(answer)
@@ -168,7 +217,7 @@ def _session_path(answer: Answer) -> str | None:
     else:
         with suppress(Malformed):
             path = _dig(answer.json(), "@odata.id")
-    return path if path is not None and _PATH.fullmatch(path) else None
+    return path if path is not None and PATH.fullmatch(path) else None
 
 
 def _dig(document: Mapping[str, Any], *keys: str) -> str | None:

@@ -82,7 +82,9 @@ class BmcView(Answer):
         description="new credentials, or a new address or trust, that the BMC was not proven with yet"
     )
     tls: BmcTls
-    learned: dict[str, Any]
+    learned: dict[str, Any] = Field(
+        description="what was found out about this BMC by trying, such as `login`: `session` or `basic`; ends with its maker, model or firmware"
+    )
     unreachable_since: str | None
 
 

@@ -57,10 +57,11 @@ class Attempts:
             raise refusal
         return tries
 
-    async def count(self, login: Login) -> None:
+    async def count(self, login: Login, times: int = 1) -> None:
         """The BMC refused it."""
         now = self.clock.now()
-        await self.store.write(logins.note_rejected, login.bmc_id, login.account, login.password, now, "engine")
+        for _ in range(times):
+            await self.store.write(logins.note_rejected, login.bmc_id, login.account, login.password, now, "engine")
 
     async def accepted(self, login: Login) -> None:
         await self._note(login.bmc_id, login.password, logins.ACCEPTED, self.clock.now())
@@ -71,7 +72,7 @@ class Attempts:
 
     async def refused(self, login: Login, error: RejectedCredentials, *, rotates: bool = False) -> None:
         """Count it. What was changed meanwhile, or worked before, is not taken for a wrong password: raises a Transient then."""
-        await self.count(login)
+        await self.count(login, error.logins)
         tries = await self.tries(login)
         if (tries.rotating and not rotates) or await self._changed_meanwhile(login.bmc_id):
             raise BeingChanged from error

@@ -469,19 +469,20 @@ def _run_of(work: Work, operation: OperationRow, workflow: Workflow) -> Run:
 
 
 def reach_facts(work: Work, line: object, now: Micros) -> list[Fact]:
-    """What the last call says of the BMC's reachability: the breaker and its condition."""
+    """What the calls say of the BMC: whether it can be reached (the breaker, and its condition), and what was learned of it."""
     bmc = work.node.bmc
     if bmc is None or not isinstance(line, BoundLine) or line.reached is None:
         return []
+    found: list[Fact] = [SetBmc({"learned": dict(line.learned)})] if line.learned is not None else []
     if line.reached:
         # Always, for another node behind the same BMC may have closed its breaker already; clearing what is not there changes nothing.
         answers = SetCondition("reachable", "ok", "info", "", "")
         if bmc.breaker_failures == 0:
-            return [answers]
-        return [SetBmc({"breaker_failures": 0, "breaker_since_at": None, "breaker_until_at": None}), answers]
+            return [*found, answers]
+        closed = SetBmc({"breaker_failures": 0, "breaker_since_at": None, "breaker_until_at": None})
+        return [*found, closed, answers]
     failures = bmc.breaker_failures + 1
     columns: dict[str, object] = {"breaker_failures": failures, "breaker_since_at": bmc.breaker_since_at or now}
-    found: list[Fact] = []
     if failures >= BREAKER_AFTER:
         wait_s = min(BREAKER_LAST_S, BREAKER_FIRST_S * 2 ** min(failures - BREAKER_AFTER, 10))
         columns["breaker_until_at"] = now + wait_s * SECOND

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -26,7 +26,17 @@ from bcmetal.store.values import PutSealed, Store, Work
 from bcmetal.vault import Vault, bmc_binding
 from bcmetal.workflows.machine import Clock, Start, TooLate
 from bcmetal_drivers import registry
-from bcmetal_drivers.capabilities import Accounts, Bmc, BmcAddress, Credential, Limits, Trust, TrustKind, need
+from bcmetal_drivers.capabilities import (
+    Accounts,
+    Bmc,
+    BmcAddress,
+    Credential,
+    Limits,
+    Remembers,
+    Trust,
+    TrustKind,
+    need,
+)
 from bcmetal_drivers.errors import (
     BadAddress,
     DriverError,
@@ -39,6 +49,7 @@ from bcmetal_drivers.errors import (
     Unreachable,
 )
 from bcmetal_drivers.introductions import introduces_itself
+from bcmetal_drivers.learned import merged
 from bcmetal_drivers.tls import fetch_fingerprint
 
 log = logging.getLogger(__name__)
@@ -79,7 +90,7 @@ class Lines:
     settings: Callable[[], Settings]
     limits: Limits = field(default_factory=Limits)
     threads: int = 64
-    open_bmc: Callable[[BmcAddress, Credential, Trust, Limits], Bmc] = registry.open_bmc
+    open_bmc: Callable[[BmcAddress, Credential, Trust, Limits, Mapping[str, object]], Bmc] = registry.open_bmc
 
     def __post_init__(self) -> None:
         self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="bmc")
@@ -153,6 +164,7 @@ class BoundLine:
         self.reached: bool | None = None
         self.accepted = False
         self.rotates = False
+        self.learned: Mapping[str, object] | None = None  # of the BMC, where it is other than what is stored
         bmc = work.node.bmc
         binding = bmc_binding(bmc.host, bmc.trust_kind, bmc.trust_value) if bmc is not None else ""
         self.secrets = Secrets(lines.vault, work.sealed, operation_id, binding)
@@ -232,7 +244,7 @@ class BoundLine:
         if entry is None:
             address = BmcAddress(bmc.scheme, bmc.host, bmc.port, path)
             trust = Trust(TrustKind(bmc.trust_kind), bmc.trust_value)
-            driver = self._lines.open_bmc(address, credential, trust, limits)
+            driver = self._lines.open_bmc(address, credential, trust, limits, bmc.learned)
             entry = _Open(key, driver, login, self._lines.clock.monotonic_s())
             self._lines.keep(bmc.bmc_id, path, entry)
         return entry
@@ -306,6 +318,7 @@ class BoundLine:
         try:
             result = await self._lines.in_thread(call if start is None else partial(_in_time, start, call))
         except DriverError as error:
+            self._learn(entry.driver)
             self.reached = not isinstance(error, Unreachable | TimedOut)
             if isinstance(error, RejectedCredentials):
                 await self._lines.forget(bmc_id, path)
@@ -314,12 +327,19 @@ class BoundLine:
                 await self._lines.forget(bmc_id, path)
                 await self._attempts.locked(entry.login, error)
             raise
+        self._learn(entry.driver)
         entry.used_at_s = self._lines.clock.monotonic_s()
         if tries.password_rejected and not entry.proven:
             await self._attempts.accepted(entry.login)
         entry.proven = True
         self.reached = self.accepted = True
         return result
+
+    def _learn(self, driver: Bmc) -> None:
+        bmc = self._node.bmc
+        if bmc is not None and isinstance(driver, Remembers):
+            found = merged(bmc.learned, driver.learned())
+            self.learned = found if found != bmc.learned else None
 
     async def trial(
         self,
@@ -335,8 +355,11 @@ class BoundLine:
             raise BadAddress("the node has no BMC")
         login = self._attempts.login(bmc.bmc_id, credential)
 
+        here = (bmc.scheme, bmc.host, bmc.port) == (address.scheme, address.host, address.port)
+        known = bmc.learned if here else {}  # who answers at another address is another BMC until it is proven
+
         def once() -> T:
-            driver = self._lines.open_bmc(address, credential, trust, self._limits(False))
+            driver = self._lines.open_bmc(address, credential, trust, self._limits(False), known)
             try:
                 return fn(driver)
             finally:
@@ -346,8 +369,8 @@ class BoundLine:
             tries = await self._attempts.allowed(login, person=person, rotates=self.rotates)
             try:
                 result = await self._lines.in_thread(once)
-            except RejectedCredentials:
-                await self._attempts.count(login)
+            except RejectedCredentials as error:
+                await self._attempts.count(login, error.logins)
                 raise
             except LockedOut as error:
                 await self._attempts.locked(login, error)

@@ -54,6 +54,7 @@ def _take(m: Machine, address: BmcAddress, trust: Trust, network: str, seen: Ide
                 "port": address.port,
                 "trust_kind": trust.kind.value,
                 "trust_value": trust.value,
+                "learned": {},
                 "proven_at": m.now,
                 "cred_verified_at": m.now,
             }
