@@ -31,6 +31,7 @@ from bcmetal_drivers.errors import (
     NotAsAsked,
     Refused,
     ServerFault,
+    TaskFailed,
     TimedOut,
     Unsupported,
 )
@@ -275,7 +276,7 @@ def test_a_power_action_answered_by_a_task_is_followed_to_its_end(redfish: Seat)
 
 def test_a_task_that_fails_is_a_refusal(redfish: Seat) -> None:
     redfish.disturb("power", "task", seconds=0.3, ends="exception")
-    with pytest.raises(Refused, match="task failed"):
+    with pytest.raises(TaskFailed, match="task failed"):
         need(redfish.open(), Power).set_power(PowerAction.ON)
 
 

@@ -19,6 +19,7 @@
         ├── BadAddress           an address that no driver understands
         ├── Unsupported          this model does not offer the capability
         ├── Refused              the BMC understood and said no (4xx that is none of the above)
+        │   └── TaskFailed       the BMC took it, and the Task that it began failed
         ├── Malformed            an answer that is not what the standard says
         └── NotAsAsked           acknowledged, and read back as something else
 
@@ -156,6 +157,12 @@ class Refused(Permanent):
     """The BMC refused."""
 
     code = "bmc-refused"
+
+
+class TaskFailed(Refused):
+    """The BMC took it, and its task failed."""
+
+    code = "bmc-task-failed"
 
 
 class Malformed(Permanent):

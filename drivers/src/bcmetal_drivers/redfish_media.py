@@ -13,7 +13,7 @@ from typing import Any, Final
 import sushy.exceptions
 
 from bcmetal_drivers.capabilities import Slot, shows
-from bcmetal_drivers.errors import MaybeSent, NotAsAsked, Refused, Unsupported
+from bcmetal_drivers.errors import MaybeSent, NotAsAsked, Refused, TaskFailed, Unsupported
 from bcmetal_drivers.redfish_tree import Doc, Tree, action_target, dig, link, links, text
 from bcmetal_drivers.refusals import all_words, refusal
 
@@ -157,7 +157,7 @@ def _insert(tree: Tree, known: Drive, url: str) -> None:
                 tree.act(target, body)
             else:
                 tree.patch(known.path, body)
-        except MaybeSent:
+        except (MaybeSent, TaskFailed):
             if shows(Drive(known.path, tree.get(known.path)).slot, url):
                 return
             raise

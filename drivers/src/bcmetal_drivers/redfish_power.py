@@ -9,7 +9,7 @@ import sushy.exceptions
 
 from bcmetal_drivers.capabilities import PowerAction, PowerState
 from bcmetal_drivers.door import tolerated
-from bcmetal_drivers.errors import Busy, DriverError, MaybeSent, Refused, Unsupported
+from bcmetal_drivers.errors import Busy, DriverError, MaybeSent, Refused, TaskFailed, Unsupported
 from bcmetal_drivers.redfish_actions import action
 from bcmetal_drivers.redfish_tree import Doc, Tree, text
 from bcmetal_drivers.refusals import refusal
@@ -63,7 +63,7 @@ def set_power(tree: Tree, wanted: PowerAction) -> None:
         raise Refused(f"{tree.address}: the machine is off, {wanted.value} is for one that is on")
     try:
         _reset(tree, system, wanted)
-    except MaybeSent:
+    except (MaybeSent, TaskFailed):  # a Task that "completed with errors" may have done what was asked
         if wanted in GOALS and _is_there(tree, wanted):
             return
         raise

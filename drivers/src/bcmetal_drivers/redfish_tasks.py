@@ -13,7 +13,7 @@ import sushy.exceptions
 
 from bcmetal_drivers.capabilities import Job, JobState
 from bcmetal_drivers.door import Door
-from bcmetal_drivers.errors import Malformed, Refused
+from bcmetal_drivers.errors import Malformed, TaskFailed
 from bcmetal_drivers.refusals import retry_after_s
 from bcmetal_drivers.wire import Answer
 
@@ -82,7 +82,7 @@ def started(door: Door, answer: Answer) -> Job:
 def wait_for(door: Door, answer: Answer) -> Answer:
     """Follow the Task of an answer 202 to its end, within the call's deadline; another answer passes as it is.
 
-    Raises Refused when the Task fails, TimedOut when it does not end. One that vanishes passes: the caller reads the state back.
+    Raises TaskFailed, TimedOut when it does not end. One that vanishes passes: the caller reads the state back.
     """
     if answer.status_code != 202 or reference(answer) is None:
         return answer
@@ -93,12 +93,12 @@ def wait_for(door: Door, answer: Answer) -> Answer:
         wait *= 1.5
         job = read_job(door, job.ref)
     if job.state is JobState.FAILED:
-        raise Refused(f"{answer.url}: the BMC took it, and its task failed: {job.message or 'no reason given'}")
+        raise TaskFailed(f"{answer.url}: the BMC took it, and its task failed: {job.message or 'no reason given'}")
     return answer
 
 
 def until(door: Door, answer: Answer, missing: Callable[[], list[str]]) -> list[str]:
-    """What is still missing once nothing is, or once the Task that the answer began has ended. Raises Refused when the Task fails.
+    """What is still missing once nothing is, or once the Task that the answer began has ended. Raises TaskFailed.
 
     For writes that are done before their Task is: one that waits for a boot ends at no other time.
     """
@@ -109,7 +109,7 @@ def until(door: Door, answer: Answer, missing: Callable[[], list[str]]) -> list[
         job = read_job(door, job.ref)
         left = missing()
     if job.state is JobState.FAILED:
-        raise Refused(f"{answer.url}: the BMC took it, and its task failed: {job.message or 'no reason given'}")
+        raise TaskFailed(f"{answer.url}: the BMC took it, and its task failed: {job.message or 'no reason given'}")
     return left
 
 

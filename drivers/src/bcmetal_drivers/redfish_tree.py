@@ -290,7 +290,7 @@ class Tree:
     # ------------------------------------------------------------ writes
 
     def act(self, path: str, body: Doc | None = None) -> Answer:
-        """POST; a Task that it is answered with is followed to its end. Raises Refused when the Task fails."""
+        """POST; a Task that it is answered with is followed to its end. Raises TaskFailed."""
         return wait_for(self.door, self.door.post(path, data=dict(body or {})))
 
     def patch(self, path: str, body: Doc, follow: bool = True) -> Answer:

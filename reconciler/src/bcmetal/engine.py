@@ -41,7 +41,7 @@ from bcmetal.store.values import Claim, Emit, Fact, MoveSealed, OperationRow, Se
 from bcmetal.workflows import Workflow, workflow_of
 from bcmetal.workflows.asked import asked_of
 from bcmetal.workflows.machine import Doors, HeldBack, Machine, Step, longer_s
-from bcmetal_drivers.errors import DriverError, NotAsAsked, Transient
+from bcmetal_drivers.errors import DriverError, NotAsAsked, TaskFailed, Transient
 
 log = logging.getLogger(__name__)
 
@@ -415,7 +415,7 @@ class Engine:
         except Transient as error:
             note_refusal(machine, error)
             return Trouble(error.code, str(error), error.retry_after_s), False
-        except NotAsAsked as error:
+        except (NotAsAsked, TaskFailed) as error:
             tried = machine.operation.step_attempt
             if tried < len(SHOWN_LATE_S):
                 return Trouble(error.code, str(error), SHOWN_LATE_S[tried]), False

@@ -166,6 +166,7 @@ LAST_ERRORS: Final = _kinds(
     ("bmc-refused",               "the BMC understood and refused",                             False, "The message holds its reason; after mending it, `bcmetal retry NODE`."),
     ("bmc-malformed-answer",      "the BMC's answer is not what the standard says",             False, "Look for a firmware update of the BMC, then `bcmetal retry NODE`."),
     ("bmc-not-as-asked",          "the BMC acknowledged and then showed something else",        False, "Look at the BMC's own log, then `bcmetal retry NODE`."),
+    ("bmc-task-failed",           "the BMC took it, and its task failed",                       False, "The message says what its task said. Look at the BMC's own log, then `bcmetal retry NODE`."),
     ("bmc-in-use",                "this BMC and system already belong to a node",               False, "Find the other node in your own pools with `bcmetal node list`, or ask the site's admins."),
     ("login-budget",              "logins failed twice in ten minutes: no more are tried now",  False, "Set the right password with `bcmetal node credentials NODE --username NAME`: a new one may be tried at once, else wait ten minutes."),
     ("bmc-login-doubted",         "the BMC refused a password that it took before",             True,  "bcmetal asks once more before it believes that; nothing is to be done."),

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-COMPLETED, ERRORS, EXCEPTION, PURGED = "completed", "errors", "exception", "purged"
+COMPLETED, WARNED, ERRORS, EXCEPTION, PURGED = "completed", "warned", "errors", "exception", "purged"
 AT_BOOT: Final = math.inf  # seconds of a Task that waits for the machine's next boot
 PATH: Final = "/redfish/v1/TaskService/Tasks"
 
@@ -107,7 +107,7 @@ class Tasks:
             "Id": task.id,
             "Name": task.name,
             "TaskState": "Running" if task.state == "Stopping" else task.state,
-            "TaskStatus": "Critical" if failed else "OK",
+            "TaskStatus": "Critical" if failed else "Warning" if task.over and task.ends == WARNED else "OK",
             "PercentComplete": self.percent(task),
             "TaskMonitor": f"/redfish/v1/TaskService/TaskMonitors/{task.id}",
             "Messages": messages,
