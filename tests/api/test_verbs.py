@@ -65,6 +65,12 @@ def test_a_random_password_waits_until_the_vaults_recovery_was_exercised(site: S
     answer = site.of(node_id, "rotateBmcCredentials")
     assert (answer.code, answer.error["details"]["reason"]) == ("INVALID_STATE", "recovery-not-exercised")
     assert "bcmetal vault recovery" in answer.error["message"]
+    rotating = {"standard": {"erase": "none", "rotate_bmc": True}}
+    site.change(lambda doc: doc["profiles"].update(commission=rotating, release=rotating))
+    for verb, state in (("commission", "inspected"), ("release", "deployed")):
+        site.put(node_id, state=state)
+        refused = site.of(node_id, verb, confirmErase=node_id)
+        assert refused.error["details"]["reason"] == "recovery-not-exercised"
     site.loop.run_until_complete(site.store.write(meta.put, meta.RECOVERY, site.vault.key_id))
     assert site.of(node_id, "rotateBmcCredentials").doc["nodeId"] == node_id
     assert [one["verb"] for one in site.operations(node_id) if one["kind"] == "side"] == ["rotateBmcCredentials"]

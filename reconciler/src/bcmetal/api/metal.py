@@ -47,7 +47,17 @@ async def inspect(call: Call[models.Inspect]) -> Json:
 async def commission(call: Call[models.Commission]) -> Json:
     """Make a machine ready to be deployed, by the named profile or the pool's."""
     check_input(call.input, call.settings, call.its_pool)
+    profile = call.settings.profiles.commission.get(call.input.profile or call.its_pool.commission)
+    if profile is not None and profile.rotate_bmc:
+        await _require_recovery(call)
     return await run_verb(call, Verb.COMMISSION, given_of(call, "profile", "confirm_erase"))
+
+
+async def _require_recovery(call: Call[Any]) -> None:
+    """Told here, and not after hours of work."""
+    if await call.store.read(meta.get, meta.RECOVERY) != call.services.vault.key_id:
+        why = "a random password would be lost with the vault's key: first `bcmetal vault recovery export` and `verify` on the daemon's host"
+        raise InvalidState(why, reason="recovery-not-exercised")
 
 
 def _deploy_actions(asked: models.Deploy) -> frozenset[Action]:
@@ -106,6 +116,9 @@ def _release_actions(asked: models.Release) -> frozenset[Action]:
 async def release(call: Call[models.Release]) -> Json:
     """Take the machine back: power off, erase by the profile, verify, compare the BMC with its baseline. Cannot be aborted."""
     check_input(call.input, call.settings, call.its_pool)
+    profile = call.settings.profiles.release.get(call.input.profile or call.its_pool.release)
+    if profile is not None and profile.rotate_bmc:
+        await _require_recovery(call)
     return await run_verb(call, Verb.RELEASE, given_of(call, "profile", "confirm_erase", "erase_waiver"))
 
 
@@ -282,9 +295,7 @@ async def rotate_bmc_credentials(call: Call[models.NodeMutation]) -> Json:
 
     Refused (`recovery-not-exercised`) until somebody proved that the vault's key can be recovered.
     """
-    if await call.store.read(meta.get, meta.RECOVERY) != call.services.vault.key_id:
-        why = "a random password would be lost with the vault's key: first `bcmetal vault recovery export` and `verify` on the daemon's host"
-        raise InvalidState(why, reason="recovery-not-exercised")
+    await _require_recovery(call)
     return await run_verb(call, SideVerb.ROTATE_BMC_CREDENTIALS)
 
 
