@@ -428,3 +428,24 @@ def test_a_document_never_shares_its_stream(site: Site, run: Run, node: str) -> 
     assert ran.returncode == 0, ran.stderr
     assert json.loads(ran.stdout)["results"][0]["outcome"] == "done"
     assert ran.stderr == ""
+
+
+# ---------------------------------------------------------------- the BMC itself
+
+
+def test_sensors_events_light_console_and_restart(run: Run, site: Site, node: str) -> None:
+    table = run("node", "sensors", node)
+    assert table.code == 0, table.err
+    assert "Inlet Temp" in table.out
+    assert "draws " in table.out
+    sensors = json.loads(run("--json", "node", "sensors", node, "--last").out)
+    assert {one["name"] for one in sensors["sensors"]} >= {"Inlet Temp", "Fan 1"}
+    assert run("node", "events", node, "--last").out == f"events of {node} were never read: leave out --last\n"
+    assert "the log is empty" in run("node", "events", node).out
+    assert run("node", "clear-events", node, "--wait").code == 0
+    assert "The event log was cleared." in run("node", "events", node, "--limit", "5").out
+    assert run("node", "identify", node, "--wait").code == 0
+    ways = run("console", node)
+    assert ways.code == 0, ways.err
+    assert f"USER@{site.redfish[0].host}" in ways.out
+    assert json.loads(run("--json", "console", node, "--last").out)["ways"][0]["kind"] == "ssh"

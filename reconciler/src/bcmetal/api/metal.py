@@ -299,19 +299,37 @@ async def rotate_bmc_credentials(call: Call[models.NodeMutation]) -> Json:
     return await run_verb(call, SideVerb.ROTATE_BMC_CREDENTIALS)
 
 
-@method("metal", models.NotYet, NodeView, A.RESCUE)
-async def console(call: Call[models.NotYet]) -> Json:
-    """Not in this build."""
+@method("metal", models.NodeMutation, NodeView, A.RESCUE)
+async def console(call: Call[models.NodeMutation]) -> Json:
+    """Ask the BMC for the ways to the machine's serial console; `consoleWays` answers them once it did."""
     return await run_verb(call, SideVerb.CONSOLE)
 
 
-@method("metal", models.NotYet, NodeView, A.OPERATE)
-async def reset_bmc(call: Call[models.NotYet]) -> Json:
-    """Not in this build."""
-    return await run_verb(call, SideVerb.RESET_BMC)
+@method("metal", models.ResetBmc, NodeView, A.OPERATE)
+async def reset_bmc(call: Call[models.ResetBmc]) -> Json:
+    """Restart the BMC, and see that it stays back. The machine is not touched."""
+    return await run_verb(call, SideVerb.RESET_BMC, given_of(call, "hard"))
 
 
-@method("metal", models.NotYet, NodeView, A.OPERATE)
-async def identify(call: Call[models.NotYet]) -> Json:
-    """Not in this build."""
-    return await run_verb(call, SideVerb.IDENTIFY)
+@method("metal", models.Identify, NodeView, A.OPERATE)
+async def identify(call: Call[models.Identify]) -> Json:
+    """Switch the machine's identify light."""
+    return await run_verb(call, SideVerb.IDENTIFY, {"on": call.input.on})
+
+
+@method("metal", models.NodeMutation, NodeView, A.OPERATE)
+async def read_sensors(call: Call[models.NodeMutation]) -> Json:
+    """Read the sensors through the BMC; `sensors` answers them once it did."""
+    return await run_verb(call, SideVerb.READ_SENSORS)
+
+
+@method("metal", models.ReadEventLog, NodeView, A.OPERATE)
+async def read_event_log(call: Call[models.ReadEventLog]) -> Json:
+    """Read the newest entries of the BMC's event log; `eventLog` answers them once it did."""
+    return await run_verb(call, SideVerb.READ_EVENT_LOG, {"limit": call.input.limit})
+
+
+@method("metal", models.NodeMutation, NodeView, A.OPERATE)
+async def clear_event_log(call: Call[models.NodeMutation]) -> Json:
+    """Clear the BMC's event log. What was read of it before stays here."""
+    return await run_verb(call, SideVerb.CLEAR_EVENT_LOG)
