@@ -53,7 +53,7 @@ ROWS = (
     Row("lockout-after-3", wrong_password=True, fails="bmc-credentials-rejected", judge=never_locked),
     Row("locked-out"),
     Row("spurious-401", until=Verb.RELEASE),
-    pytest.param(Row("spurious-401-at-login"), marks=pytest.mark.xfail(reason="one 401 ends the work")),
+    Row("spurious-401-at-login", until=Verb.COMMISSION),
     Row("password-rotated", until=Verb.COMMISSION, fails="bmc-credentials-rejected", judge=goes_on_with_the_new_password),
     Row("basic-only", judge=by_basic),
     Row("basic-only", until=Verb.COMMISSION, note="commissioned"),

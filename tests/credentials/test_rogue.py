@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from bcmetal.states import SideVerb, State, Verb
-from bcmetal.store import bmcs, nodes
+from bcmetal.store import bmcs
 from bcmetal.store.values import SetBmc
 from bcmetal_drivers.emulated.rack import EmulatedBmc
 from credentials.bmc_secrets import rotate
@@ -28,23 +31,25 @@ async def fails(site: Site, node_id: str) -> str:
     return str(error["code"])
 
 
-REFUSED = {
-    ("fingerprint", "ab" * 32): "bmc-certificate-untrusted",  # another certificate than the pinned one
-    ("system", ""): "bmc-certificate-untrusted",
-    ("pin-first", ""): "bmc-certificate-untrusted",  # trust on first use spends no shared password
-    ("none", ""): "credential-not-for-here",
-}
-
-
-def test_a_shared_credential_goes_only_to_a_pinned_or_verified_certificate(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("trust", "code"),
+    [
+        (("fingerprint", "ab" * 32), "bmc-certificate-untrusted"),  # another certificate than the pinned one
+        (("system", ""), "bmc-certificate-untrusted"),
+        (("pin-first", ""), "bmc-certificate-untrusted"),  # trust on first use spends no shared password
+        (("none", ""), "credential-not-for-here"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_a_shared_credential_goes_only_to_a_pinned_or_verified_certificate(
+    trust: tuple[str, str], code: str, tmp_path: Path
+) -> None:
     async def scenario() -> None:
         async with a_listed_site(tmp_path) as site:
             rogue = site.rack.add_redfish("rogue")
             site.rack.start()
-            for trust, code in REFUSED.items():
-                node_id = await enroll_by(site, rogue, "fleet", trust=trust)
-                assert await fails(site, node_id) == code, trust
-                await site.store.write(nodes.tombstone_and_delete, node_id, "over", site.clock.now())
+            node_id = await enroll_by(site, rogue, "fleet", trust=trust)
+            assert await fails(site, node_id) == code
             assert got_nothing(site, rogue)
 
     asyncio.run(scenario())
@@ -63,10 +68,16 @@ def test_a_credential_goes_to_no_network_that_it_does_not_list(tmp_path: Path) -
                 pinned = ("fingerprint", rogue.fingerprint)
                 node_id = await enroll_by(site, rogue, credential, {"serial": "SER1234"}, trust=pinned)
                 assert await fails(site, node_id) == "credential-not-for-here"
-                await site.store.write(nodes.tombstone_and_delete, node_id, "over", site.clock.now())
+                await site.store.write(_forget, node_id, site.clock.now())
             assert got_nothing(site, rogue)
 
     asyncio.run(scenario())
+
+
+def _forget(c: Any, node_id: str, now: Any) -> None:
+    from bcmetal.store import nodes
+
+    nodes.tombstone_and_delete(c, node_id, "over", now)
 
 
 def test_a_stored_password_goes_to_nobody_who_took_the_address_over(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import http.client
 import json
 import ssl
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any, Final, Never
@@ -35,7 +36,7 @@ from bcmetal_drivers.errors import (
     TimedOut,
     Unreachable,
 )
-from bcmetal_drivers.refusals import error_view, refusal, says_failure, words
+from bcmetal_drivers.refusals import error_view, refusal, retry_after_s, says_failure, words
 from bcmetal_drivers.schemes import REDFISH_HTTP
 from bcmetal_drivers.session import ROOT, Session
 from bcmetal_drivers.stream import stream_lines
@@ -44,6 +45,9 @@ from bcmetal_drivers.wire import Answer, Line, Upload
 
 CLOSE_S: Final = 3.0
 REDIRECTS: Final = 3
+PASSING: Final = (502, 503, 504)  # a read is tried once more: a proxy before the service, or one moment's load
+AGAIN_S: Final = 0.2
+AGAIN_AT_MOST_S: Final = 2.0  # a BMC that asks for more patience is left alone, and the caller comes back
 ERROR_LIMIT: Final = 65536
 PATH_LIMIT: Final = 2048
 HEADERS: Final = {
@@ -235,6 +239,10 @@ class Door:
         if method != "GET" and not self.limits.write_allowed:
             raise Refused(f"{self.origin}{own}: {method} is a write, and this BMC is only observed")
         answer = self._authorised(method, own, data, headers or {})
+        wait_s = retry_after_s(answer)
+        if method == "GET" and answer.status_code in PASSING and (wait_s or 0.0) <= AGAIN_AT_MOST_S:
+            time.sleep(self.left_s(AGAIN_S if wait_s is None else wait_s))
+            answer = self._authorised(method, own, data, headers or {})
         for _ in range(REDIRECTS):
             if not 300 <= answer.status_code < 400 or answer.status_code == 304:
                 break

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 import sushy.exceptions
 
 from bcmetal_drivers.door import STUMBLES, translated
-from bcmetal_drivers.errors import DriverError, Unreachable
+from bcmetal_drivers.errors import DriverError, Transient, Unreachable
 from bcmetal_drivers.redfish_reading import IN_VAIN
 from bcmetal_drivers.redfish_tree import Tree
 
@@ -33,6 +33,7 @@ class Sections:
     status: dict[str, str] = field(default_factory=dict)
     source: dict[str, str] = field(default_factory=dict)
     read_at: dict[str, str] = field(default_factory=dict)
+    passing: DriverError | None = None  # the last failure that may be gone the next time
 
     def read(self, name: str, fn: Callable[[], T]) -> T | None:
         """None when it could not be read."""
@@ -45,12 +46,12 @@ class Sections:
         except NO_SECTION_HELPS:
             raise
         except DriverError as error:
-            self.status[name] = str(error)
+            self._fails(name, error)
         except sushy.exceptions.HTTPError as error:
             ours = translated(error)
             if isinstance(ours, NO_SECTION_HELPS):
                 raise ours from error
-            self.status[name] = str(ours)
+            self._fails(name, ours)
         except STUMBLES as error:
             self.status[name] = f"the answer is not what the standard says ({type(error).__name__})"
         else:
@@ -69,6 +70,11 @@ class Sections:
         if self.read(name, take) is None and kept:
             self.status[name] = f"partial: {self.status[name]}"[:STATUS_LIMIT]
         return tuple(kept)
+
+    def _fails(self, name: str, error: DriverError) -> None:
+        self.status[name] = str(error)
+        if isinstance(error, Transient):
+            self.passing = error
 
     def _note(self, name: str, empty: bool) -> None:
         reading = self.tree.now_reading

@@ -48,8 +48,8 @@ BEHAVIOURS: Final = (
         name="flaky",
         about="A BMC on a bad day: late, 5xx, dropped lines and sessions, lost answers, now and then.",
         rules=(
-            Rule(action="delay", seconds=0.05, every=3),
-            Rule(action="refuse", status=503, method="GET", every=31, headers={"Retry-After": "1"}),
+            Rule(action="delay", seconds=0.02, every=5),
+            Rule(action="refuse", status=503, method="GET", every=31),
             Rule(action="html", status=502, method="GET", every=43),
             Rule(action="drop_before", method="GET", every=37),
             Rule(action="expire_sessions", method="GET", every=53),
