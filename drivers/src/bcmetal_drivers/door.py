@@ -69,9 +69,10 @@ class Door:
         trust: Trust,
         limits: Limits,
         memory: dict[str, Any] | None = None,
+        line: Line | None = None,
     ) -> None:
         """Connects to nothing. Without a credential nothing is ever sent that authorises. `memory` is what was learned before, and
-        is added to. Raises InsecureTransport."""
+        is added to; `line` is another way to the BMC than TCP. Raises InsecureTransport."""
         plain = address.scheme == REDFISH_HTTP
         if plain and trust.kind is not TrustKind.NONE:
             raise InsecureTransport(f"{address}: plain HTTP is for a BMC whose trust is explicitly none")
@@ -79,7 +80,7 @@ class Door:
         self.limits = limits
         host = f"[{address.host}]" if ":" in address.host else address.host
         self.origin = f"{'http' if plain else 'https'}://{host}:{address.port}"
-        self._line = Line(self.origin, address.host, address.port, None if plain else trust, limits)
+        self._line = line or Line(self.origin, address.host, address.port, None if plain else trust, limits)
         self.memory: dict[str, Any] = {} if memory is None else memory
         self._session = Session(credential, self._for_login, self.origin, self.memory) if credential else None
         self._root: Answer | None = None

@@ -72,6 +72,7 @@ from bcmetal_drivers.capabilities import (
     Trust,
     VirtualMedia,
 )
+from bcmetal_drivers.door import Door
 from bcmetal_drivers.learned import OF_THE_DOOR, read
 from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.redfish_upkeep import Upkeep
@@ -87,13 +88,18 @@ class RedfishBmc(Upkeep):
         trust: Trust,
         limits: Limits,
         learned: Mapping[str, object] | None = None,
+        door: Door | None = None,
     ) -> None:
-        """`learned` is what `learned()` gave before. Raises InsecureTransport for plain HTTP without a trust of none."""
+        """`learned` is what `learned()` gave before; `door` one of its own, in place of the one that is shared.
+
+        Raises InsecureTransport for plain HTTP without a trust of none.
+        """
         self._address = address
         self._credential = credential
         known = read(learned)
         of_the_door = {name: known.pop(name) for name in OF_THE_DOOR & known.keys()}
-        self._pass = doors.enter(address, credential, trust, limits, of_the_door)
+        entered = doors.alone(door, credential) if door else doors.enter(address, credential, trust, limits, of_the_door)
+        self._pass = entered
         self._door = self._pass.door
         self._tree = Tree(self._door, address, known)
         self._closed = False

@@ -40,24 +40,19 @@ PUSH: Final = "pushpowerbutton"
 NO_CHANGE: Final = ("nmi",)
 
 
-class RecordedBmc:
-    """`folder` keeps the certificate. Writes change what is served, not the recording."""
+class RecordedService:
+    """What answers requests; how they come is for others to say. Plain data throughout: a test may change `failing` while it runs."""
 
     def __init__(
         self,
         tree: RecordedTree,
-        folder: Path,
         *,
         name: str = "recorded",
         username: str = "admin",
         password: SecretStr | None = None,
-        host: str = HOST,
-        port: int = 0,
-        tls: bool = True,
     ) -> None:
         self.tree = tree
         self.name = name
-        self.host = host
         self.username = username
         self.password = password or SecretStr(secrets.token_urlsafe(12))
         self.quirks = Quirks()
@@ -65,64 +60,25 @@ class RecordedBmc:
         self.requests = 0  # reads, as requests: one with $expand reads many resources
         self.expands = True  # answers $expand where the tree's root says that it can
         self.writes: list[tuple[str, str]] = []  # method and path of those that were applied
+        self.failing: dict[str, int] = {}  # path in lower case to the status that reading it is answered with
+        self.slow: dict[str, float] = {}  # path in lower case to the seconds that it takes; "" for all
         self._lock = threading.Lock()
         self._accounts = Accounts(username, self.password, time.monotonic, lambda failures: None)
         self._sessions = Sessions(self.quirks, time.monotonic)
-        self._pem = folder / f"{name}.pem" if tls else None
-        if self._pem is not None:
-            certificate(self._pem, host, name)
-        self._listener = Listener(host, port, self._wsgi, self._pem, name)
         sessions = _dig(tree.document(ROOT), "Links", "Sessions", "@odata.id")
         self._sessions_path = key(sessions if isinstance(sessions, str) else f"{ROOT}/SessionService/Sessions")
-
-    def __enter__(self) -> RecordedBmc:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def start(self) -> None:
-        self._listener.start()
-
-    def stop(self) -> None:
-        self._listener.stop()
-        self._sessions.close_all()
-
-    @property
-    def port(self) -> int:
-        return self._listener.port
-
-    @property
-    def address(self) -> str:
-        return f"redfish{'' if self._pem else '+http'}://{self.host}:{self.port}"
-
-    @property
-    def fingerprint(self) -> str | None:
-        return fingerprint(self._pem) if self._pem else None
-
-    @property
-    def ca_pem(self) -> str | None:
-        return certificate_pem(self._pem) if self._pem else None
 
     def sessions(self) -> int:
         return len(self._sessions.listed())
 
-    # ------------------------------------------------------------ HTTP
-
-    def _wsgi(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        request = Request.read(environ)
+    def answer(self, request: Request) -> Answer:
         try:
             with self._lock:
-                answer = self._answer(request)
+                return self._answer(request)
         except Refusal as refused:
-            answer = refused.answer
-        payload = b"" if request.method == "HEAD" else answer.payload()
-        headers = [("OData-Version", "4.0"), ("Cache-Control", "no-store"), *answer.headers.items()]
-        if answer.status != 204:
-            headers += [("Content-Type", answer.content_type), ("Content-Length", str(len(payload)))]
-        start_response(answer.line, headers)
-        return [payload]
+            return refused.answer
+
+    # ------------------------------------------------------------ requests
 
     def _answer(self, request: Request) -> Answer:
         path = key(unquote(request.path))
@@ -167,6 +123,8 @@ class RecordedBmc:
             raise Refusal(401, "InsufficientPrivilege", "The service requires a valid account.", challenge)
 
     def _read(self, path: str) -> Answer:
+        if path in self.failing:
+            raise Refusal(self.failing[path], "GeneralError", "This resource cannot be read now.")
         if path == "/redfish":
             return Answer(200, {"v1": f"{ROOT}/"})
         doc = self.tree.document(path)
@@ -239,6 +197,75 @@ class RecordedBmc:
         elif kind not in NO_CHANGE:
             raise Refusal(400, "ActionParameterNotSupported", f"ResetType {asked} is not supported.")
         return Answer(204)
+
+
+class RecordedBmc(RecordedService):
+    """The service on a port of its own. `folder` keeps the certificate. Writes change what is served, not the recording."""
+
+    def __init__(
+        self,
+        tree: RecordedTree,
+        folder: Path,
+        *,
+        name: str = "recorded",
+        username: str = "admin",
+        password: SecretStr | None = None,
+        host: str = HOST,
+        port: int = 0,
+        tls: bool = True,
+    ) -> None:
+        super().__init__(tree, name=name, username=username, password=password)
+        self.host = host
+        self._stopping = threading.Event()
+        self._pem = folder / f"{name}.pem" if tls else None
+        if self._pem is not None:
+            certificate(self._pem, host, name)
+        self._listener = Listener(host, port, self._wsgi, self._pem, name)
+
+    def __enter__(self) -> RecordedBmc:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        self._stopping.clear()
+        self._listener.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._listener.stop()
+        self._sessions.close_all()
+
+    @property
+    def port(self) -> int:
+        return self._listener.port
+
+    @property
+    def address(self) -> str:
+        return f"redfish{'' if self._pem else '+http'}://{self.host}:{self.port}"
+
+    @property
+    def fingerprint(self) -> str | None:
+        return fingerprint(self._pem) if self._pem else None
+
+    @property
+    def ca_pem(self) -> str | None:
+        return certificate_pem(self._pem) if self._pem else None
+
+    def _wsgi(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        request = Request.read(environ)
+        seconds = self.slow.get(key(unquote(request.path)), self.slow.get("", 0.0))
+        if seconds and request.reads:
+            self._stopping.wait(seconds)
+        answer = self.answer(request)
+        payload = b"" if request.method == "HEAD" else answer.payload()
+        headers = [("OData-Version", "4.0"), ("Cache-Control", "no-store"), *answer.headers.items()]
+        if answer.status != 204:
+            headers += [("Content-Type", answer.content_type), ("Content-Length", str(len(payload)))]
+        start_response(answer.line, headers)
+        return [payload]
 
 
 def _dig(doc: Any, *names: str) -> Any:
