@@ -17,13 +17,13 @@ LIMITS = Limits(connect_s=5, read_s=10, total_s=45)
 
 @contextmanager
 def driven(
-    tree: RecordedTree, folder: Path, *, system: str = "", tls: bool = True
+    tree: RecordedTree, folder: Path, *, system: str = "", tls: bool = True, limits: Limits = LIMITS
 ) -> Iterator[tuple[RedfishBmc, RecordedBmc]]:
     """`system`: the path of the system that is meant, where there are several."""
     with RecordedBmc(tree, folder, tls=tls) as served:
         trust = Trust(TrustKind.FINGERPRINT, served.fingerprint or "") if tls else Trust(TrustKind.NONE)
         credential = Credential(served.username, served.password)
-        bmc = RedfishBmc(parse(served.address + system), credential, trust, LIMITS)
+        bmc = RedfishBmc(parse(served.address + system), credential, trust, limits)
         try:
             yield bmc, served
         finally:

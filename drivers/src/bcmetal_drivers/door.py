@@ -56,7 +56,7 @@ HEADERS: Final = {
     "OData-Version": "4.0",
     "User-Agent": "bcmetal",
 }
-STUMBLES: Final = (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError)
+STUMBLES: Final = (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError, ArithmeticError)
 
 
 class Door:

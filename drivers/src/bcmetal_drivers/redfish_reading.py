@@ -215,7 +215,7 @@ def _links(page: dict[str, Any]) -> Iterator[str]:
 
 
 def _number(value: Any) -> float | None:
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return value if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**53 else None
 
 
 def _text(value: Any) -> str | None:

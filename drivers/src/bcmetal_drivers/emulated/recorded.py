@@ -45,6 +45,10 @@ class RecordedTree:
         """The same recording, with nothing written over it."""
         return RecordedTree(self._documents)
 
+    def all(self) -> Mapping[str, Any]:
+        """The recording's documents by their paths in lower case; not to be changed."""
+        return self._documents
+
     def __contains__(self, path: str) -> bool:
         return key(path) in self._documents
 

@@ -29,7 +29,7 @@ from bcmetal_drivers.emulated.accounts import Accounts, Login
 from bcmetal_drivers.emulated.messages import Answer, Refusal, Request, not_found
 from bcmetal_drivers.emulated.quirks import Quirks
 from bcmetal_drivers.emulated.recorded import ROOT, RecordedTree, key
-from bcmetal_drivers.emulated.serve import Listener, certificate, certificate_pem, fingerprint
+from bcmetal_drivers.emulated.serve import Listener, certificate, certificate_pem, drop, fingerprint
 from bcmetal_drivers.emulated.sessions import Sessions, TableFull
 
 HOST: Final = "127.0.0.1"
@@ -62,6 +62,8 @@ class RecordedService:
         self.writes: list[tuple[str, str]] = []  # method and path of those that were applied
         self.failing: dict[str, int] = {}  # path in lower case to the status that reading it is answered with
         self.slow: dict[str, float] = {}  # path in lower case to the seconds that it takes; "" for all
+        self.cutting: set[str] = set()  # paths in lower case at which the line is cut in place of an answer
+        self._bodies: dict[str, tuple[bytes, str]] = {}  # what was served since the last write, with its ETag
         self._lock = threading.Lock()
         self._accounts = Accounts(username, self.password, time.monotonic, lambda failures: None)
         self._sessions = Sessions(self.quirks, time.monotonic)
@@ -82,6 +84,9 @@ class RecordedService:
 
     def _answer(self, request: Request) -> Answer:
         path = key(unquote(request.path))
+        paged = f"{path}?{unquote(request.query).lower()}"
+        if request.reads and paged in self.tree:
+            path = paged
         if request.method == "POST" and path == self._sessions_path:
             return self._log_in(request)
         if not (request.reads and path in OPEN):
@@ -89,7 +94,8 @@ class RecordedService:
         if request.reads:
             self.reads[path] += 1
             self.requests += 1
-            return self._expanded(request, self._read(path))
+            return self._read(path, "$expand=" in unquote(request.query))
+        self._bodies.clear()
         if request.method == "DELETE" and path.rpartition("/")[0] == self._sessions_path:
             if not self._sessions.close(path.rpartition("/")[2]):
                 raise not_found(request.path)
@@ -122,33 +128,38 @@ class RecordedService:
             challenge = {"WWW-Authenticate": 'Basic realm="Redfish"'}
             raise Refusal(401, "InsufficientPrivilege", "The service requires a valid account.", challenge)
 
-    def _read(self, path: str) -> Answer:
+    def _read(self, path: str, with_members: bool) -> Answer:
         if path in self.failing:
             raise Refusal(self.failing[path], "GeneralError", "This resource cannot be read now.")
         if path == "/redfish":
             return Answer(200, {"v1": f"{ROOT}/"})
-        doc = self.tree.document(path)
-        if doc is None:
-            raise not_found(path)
-        if isinstance(doc, bytes):
-            return Answer(200, None, {}, doc)
-        return Answer(200, doc, {"ETag": _etag(doc)})
+        if with_members:
+            whole = self._with_members(path)
+            if whole is not None:
+                return Answer(200, whole)
+        if path not in self._bodies:
+            doc = self.tree.document(path)
+            if doc is None:
+                raise not_found(path)
+            self._bodies[path] = (doc, "") if isinstance(doc, bytes) else (json.dumps(doc).encode(), _etag(doc))
+        body, etag = self._bodies[path]
+        return Answer(200, None, {"ETag": etag} if etag else {}, body)
 
-    def _expanded(self, request: Request, answer: Answer) -> Answer:
-        """A collection with its members in it, one level deep, when it is asked for."""
-        asked = "$expand=" in unquote(request.query)
+    def _with_members(self, path: str) -> dict[str, Any] | None:
+        """A collection with its members in it, one level deep, where the service says that it can."""
         can = _dig(self.tree.document(ROOT), "ProtocolFeaturesSupported", "ExpandQuery")
-        members = _dig(answer.doc, "Members")
-        if asked and self.expands and isinstance(can, dict) and isinstance(members, list):
-            whole = []
-            for one in members:
-                path = _dig(one, "@odata.id")
-                doc = self.tree.document(path) if isinstance(path, str) else None
-                if isinstance(doc, dict) and isinstance(path, str):
-                    self.reads[key(path)] += 1
-                whole.append({**doc, "@odata.id": path} if isinstance(doc, dict) else one)
-            answer.doc["Members"] = whole
-        return answer
+        collection = self.tree.document(path)
+        members = _dig(collection, "Members")
+        if not self.expands or not isinstance(can, dict) or not isinstance(members, list):
+            return None
+        whole = []
+        for one in members:
+            at = _dig(one, "@odata.id")
+            doc = self.tree.document(at) if isinstance(at, str) and key(at) not in self.failing else None
+            if isinstance(doc, dict):
+                self.reads[key(at)] += 1
+            whole.append({**doc, "@odata.id": at} if isinstance(doc, dict) else one)
+        return {**collection, "Members": whole}
 
     # ------------------------------------------------------------ writes
 
@@ -259,6 +270,8 @@ class RecordedBmc(RecordedService):
         seconds = self.slow.get(key(unquote(request.path)), self.slow.get("", 0.0))
         if seconds and request.reads:
             self._stopping.wait(seconds)
+        if key(unquote(request.path)) in self.cutting:
+            raise drop(environ)
         answer = self.answer(request)
         payload = b"" if request.method == "HEAD" else answer.payload()
         headers = [("OData-Version", "4.0"), ("Cache-Control", "no-store"), *answer.headers.items()]
