@@ -66,6 +66,7 @@ FIELDS: Final[Mapping[str, Check]] = {
     "keepAlive": _one_of(False),  # kept-alive connections are dropped
     "spacingS": _seconds,  # between requests, since it answered 429
     "etag": _one_of("none", "any", "strong"),  # no If-Match; `*`; a weak ETag without its W/
+    "expand": _one_of(False),  # collections do not come with their members, whatever the root says
     "media": _map(_word, _scalar),  # what an insert must carry beside the image
     "systems": _map(
         _path, _word

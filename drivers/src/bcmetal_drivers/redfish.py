@@ -98,7 +98,9 @@ class RedfishBmc(Upkeep):
         self._credential = credential
         known = read(learned)
         of_the_door = {name: known.pop(name) for name in OF_THE_DOOR & known.keys()}
-        entered = doors.alone(door, credential) if door else doors.enter(address, credential, trust, limits, of_the_door)
+        entered = (
+            doors.alone(door, credential) if door else doors.enter(address, credential, trust, limits, of_the_door)
+        )
         self._pass = entered
         self._door = self._pass.door
         self._tree = Tree(self._door, address, known)

@@ -3,6 +3,7 @@
     --state ./rack --redfish 12 --ipmi 4              BMCs that are the same after a restart
     --machines 1000 --behaviours supermicro,flaky     a thousand of them from this process
     --behaviours help                                 what they can be made to do
+    --tree some-bmc.tar.xz                            a service tree that was recorded from a BMC, as a BMC; may be repeated
 
 When all is up, one line of JSON on standard output says where: `bmcs` with the file of each one's password, `control` with its token's.
 """
@@ -21,6 +22,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
+from bcmetal_drivers.emulated import recorded_process
 from bcmetal_drivers.emulated.behaviours import chosen, described, for_protocol
 from bcmetal_drivers.emulated.bmc import IPMI, REDFISH
 from bcmetal_drivers.emulated.control import Control, bmc_document, write_private
@@ -36,6 +38,8 @@ def main() -> int:
         return 0
     ending = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, ending)  # before any thread is there, so that only sigwait gets them
+    if asked.tree:
+        return recorded_process.serve(asked.tree, asked.state)
     began = time.monotonic()
     with ExitStack() as stack:
         folder = asked.state or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rack-")))
@@ -70,6 +74,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--ipmi", type=int, metavar="N", help="how many IPMI BMCs (4)")
     parser.add_argument(
         "--behaviours", type=_names, default=(), metavar="A,B", help="what they do, by name; `help` lists the names"
+    )
+    parser.add_argument(
+        "--tree",
+        type=Path,
+        action="append",
+        metavar="PATH",
+        help="serve this recorded service tree (folder or tar archive) in place of a rack; may be repeated",
     )
     parser.add_argument("--control", type=int, default=0, metavar="PORT", help="of the control endpoint; 0: any")
     parser.add_argument("--seed", type=int, default=0)
