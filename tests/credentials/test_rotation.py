@@ -14,7 +14,8 @@ from bcmetal.states import SideVerb, State, Verb
 from bcmetal.sweeps import sweep
 from bcmetal_drivers.capabilities import Power, need
 from bcmetal_drivers.emulated.faults import Rule
-from bcmetal_drivers.emulated.rack import EmulatedBmc
+from bcmetal_drivers.emulated.front import RedfishFront
+from bcmetal_drivers.emulated.rack import EmulatedBmc, Write
 from credentials.bmc_secrets import present, rotate, stored
 from emulated_site import OnASite, Site
 
@@ -128,6 +129,27 @@ def test_an_ipmi_bmc_that_keeps_sixteen_bytes_gets_sixteen(on_a_site: OnASite) -
         assert (await rotate(site, node_id)).status == "done"
         assert len(present(bmc)) == 16
         assert await stored(site, node_id) == {"current.password": present(bmc)}
+
+    on_a_site(scenario)
+
+
+def test_a_redfish_bmc_that_keeps_sixteen_bytes_in_silence_is_not_lost(on_a_site: OnASite) -> None:
+    async def scenario(site: Site) -> None:
+        node_id, bmc = await a_node(site)
+        assert isinstance(bmc.front, RedfishFront)
+        account = bmc.front.accounts.slots["1"]
+
+        def cut(write: Write) -> None:
+            if re.search(ACCOUNT, write.path):
+                account.password = SecretStr(account.password.get_secret_value()[:16])
+
+        site.rack.on_write = cut
+        ended = await rotate(site, node_id)
+        assert (ended.status, ended.error) == ("done", None)
+        kept = account.password.get_secret_value()
+        assert len(kept) == 16
+        assert await stored(site, node_id) == {"current.password": kept}
+        assert site.rack.failed_logins(bmc) == 2
 
     on_a_site(scenario)
 

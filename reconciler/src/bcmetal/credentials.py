@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bcmetal.errors import hint_for
 from bcmetal.line import BoundLine
 from bcmetal.login_budget import LoginBudget
 from bcmetal.store.logins import LEFT, ROTATING
@@ -18,14 +19,15 @@ from bcmetal_drivers.errors import (
 )
 
 
-def credentials_condition(error: DriverError) -> SetCondition | None:
-    """What an error says of the credentials; None: nothing."""
+def credentials_condition(error: DriverError, node_name: str) -> SetCondition | None:
+    """What an error says of the credentials, and what helps; None: nothing."""
+    said = f"{error}. {hint_for(error.code, node_name)}"
     if isinstance(error, RejectedCredentials | LoginBudget):
-        return SetCondition("credentials", "error", "error", "rejected", str(error))
+        return SetCondition("credentials", "error", "error", "rejected", said)
     if isinstance(error, PasswordChangeRequired):
-        return SetCondition("credentials", "error", "error", "expired", str(error))
+        return SetCondition("credentials", "error", "error", "expired", said)
     if isinstance(error, LockedOut):
-        return SetCondition("credentials", "warning", "warning", "locked", str(error))
+        return SetCondition("credentials", "warning", "warning", "locked", said)
     return None
 
 
@@ -37,7 +39,7 @@ def credentials_accepted(line: Line) -> list[Fact]:
 
 def note_refusal(machine: Machine, error: DriverError) -> None:
     """The conditions that this error sets."""
-    found = credentials_condition(error)
+    found = credentials_condition(error, machine.node.name)
     if found is not None:
         machine.note(found)
     if isinstance(error, RejectedCredentials):

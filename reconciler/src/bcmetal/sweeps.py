@@ -38,7 +38,7 @@ from bcmetal.workflows import workflow_of
 from bcmetal.workflows.asked import asked_of
 from bcmetal.workflows.machine import Doors
 from bcmetal_drivers.capabilities import PowerState, Reading, Readings, need
-from bcmetal_drivers.errors import DriverError, TimedOut, Unreachable
+from bcmetal_drivers.errors import DriverError, RejectedCredentials, TimedOut, Unreachable
 
 log = logging.getLogger(__name__)
 
@@ -87,8 +87,11 @@ async def _look(doors: Doors, lines: Lines, node_id: str) -> bool:
         log.debug("node %s: %s", work.node.name, error)
     except DriverError as error:
         log.info("node %s: the sweep got no reading: %s", work.node.name, error)
-        said = credentials_condition(error)
+        said = credentials_condition(error, work.node.name)
         facts.extend([said] if said is not None else [])
+        if isinstance(error, RejectedCredentials):  # no sweep asks there again
+            event_id = new_id("ev", doors.clock.now(), doors.entropy(10))
+            facts.append(Emit(event_id, "security.bmc-credentials.rejected", {}))
     except VaultError as error:
         log.info("node %s: the sweep got no reading: %s", work.node.name, error)
     now = doors.clock.now()

@@ -18,6 +18,7 @@ from bcmetal.errors import hint_for
 from bcmetal.states import SideVerb
 from bcmetal.store import conditions, identifiers, jsontext, rescues, rows, side_operations
 from bcmetal.store.join_tables import certificates, members
+from bcmetal.store.logins import ROTATING
 from bcmetal.store.tables import bmcs, node_views, nodes, operations, sealed, sightings
 from bcmetal.store.upsert import insert
 from bcmetal.store.values import Identifier, Json
@@ -251,7 +252,7 @@ def _bmc(c: Connection, row: Row[Any], *, proving: bool) -> dict[str, Any] | Non
         "credentialsSet": row.b_cred_ref is not None or "current" in slots,
         "credentialsVerifiedAt": stamp(row.b_cred_verified_at),
         # new credentials, or a new address or trust, that the BMC was not proven with yet
-        "pending": "candidate" in slots or proving,
+        "pending": bool(slots & {"candidate", ROTATING}) or proving,
         "tls": {
             "verify": row.b_trust_kind,
             "fingerprint": row.b_trust_value if row.b_trust_kind == "fingerprint" else None,

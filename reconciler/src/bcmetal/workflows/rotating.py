@@ -4,7 +4,8 @@
 2. Sent once, under an intent. Whether it was sent is never guessed after a crash, nor after a lost answer: it is looked for.
 3. Proven by a login. It takes the old one's place in the transaction that says so.
 4. Where the login fails, the old one is tried. Works the old one, the BMC did not do it: sent again when the answer was lost, and a
-   failure when it was acknowledged. Works neither, both are kept.
+   failure when it was acknowledged. Works neither, the first 16 bytes of the new one are tried, which is what some firmware keeps of it.
+   Works none, all are kept.
 
 Every node behind the BMC shares the password: one of them changes it, the others find that it was done.
 """
@@ -12,6 +13,8 @@ Every node behind the BMC shares the password: one of them changes it, the other
 from __future__ import annotations
 
 from typing import Final
+
+from pydantic import SecretStr
 
 from bcmetal.decisions import Again, Done, Failed
 from bcmetal.login_budget import LoginBudget
@@ -74,7 +77,7 @@ async def _go_on(m: Machine, bmc: BmcRow) -> Outcome:
         return await _make_one(m, bmc)
     new = Credential(m.secret(f"{ROTATING}.username").get_secret_value(), m.secret(f"{ROTATING}.password"))
     slot = m.memo.get("rotate_slot")
-    if slot is None or m.memo.get("rotate_denied") or await m.begun(_name(m)):
+    if slot is None or m.memo.get("rotate_denied") or m.memo.get("rotate_cut") or await m.begun(_name(m)):
         return await _find_out(m, bmc, new)
     return await _send(m, bmc, new, str(slot) or None)
 
@@ -172,15 +175,26 @@ def _another(m: Machine, bmc: BmcRow, refusal: Refused) -> Outcome:
 
 
 async def _find_out(m: Machine, bmc: BmcRow, new: Credential) -> Outcome:
-    """Which of the two is in force. The one that was refused just now is tried last."""
+    """Which of the two is in force. One that was refused already is not tried again."""
     old = m.line.credential
+    order = (new,) if m.memo.get("rotate_cut") else (old,) if m.memo.get("rotate_refused") else (new, old)
     try:
-        for one in (old, new) if m.memo.get("rotate_refused") else (new, old):
+        for one in order:
             if await logs_in(m, one):
                 return _take(m, bmc, new) if one is new else _not_in_force(m, bmc, new)
     except LoginBudget as budget:
         return Again(f"waits before the next login: {budget}", budget.retry_after_s or 60.0)
-    m.note(MoveSealed(bmc.bmc_id, accept=True, slot=ROTATING, to=LEFT))
+    length = len(new.password.get_secret_value())
+    if length > SHORT and not m.memo.get("rotate_cut"):
+        m.note(
+            MoveSealed(bmc.bmc_id, accept=True, slot=ROTATING, to=LEFT),
+            *m.line.sealed_as(ROTATING, Credential(new.username, SecretStr(new.password.get_secret_value()[:SHORT]))),
+        )
+        m.remember(rotate_cut=True, rotate_refused=None, rotate_denied=None)
+        return Again(
+            f"neither the old nor the new password is taken: perhaps it kept {SHORT} bytes of the new one", 1.0
+        )
+    m.note(MoveSealed(bmc.bmc_id, accept=not m.memo.get("rotate_cut"), slot=ROTATING, to=LEFT))
     why = "the BMC takes neither the old nor the new password; both are kept"
     m.condition("credentials", "error", "rejected", why)
     m.tell("security.bmc-credentials.rejected", pending=True)
@@ -226,7 +240,9 @@ def _sends(m: Machine) -> int:
 
 
 def _forget(m: Machine) -> None:
-    m.remember(rotate_slot=None, rotate_rung=None, rotate_sends=None, rotate_denied=None, rotate_refused=None)
+    m.remember(
+        **dict.fromkeys(("rotate_slot", "rotate_rung", "rotate_sends", "rotate_denied", "rotate_refused", "rotate_cut"))
+    )
 
 
 async def logs_in(m: Machine, credential: Credential) -> bool:
