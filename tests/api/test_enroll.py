@@ -101,6 +101,12 @@ def test_a_shared_credential_goes_only_to_its_networks_over_a_proven_certificate
     assert asked("redfish+http://10.30.3.18") == {"bmc.credentialRef", "bmc.tls.fingerprint"}
     assert asked("redfish://10.20.3.17", tls={"fingerprint": FINGERPRINT}) == set()
     assert asked("ipmi://10.20.3.18") == set()
+    site.change(lambda doc: doc["credentials"].update(factory={"manifest": "/etc/labels.csv", "networks": ["bmc"]}))
+    labelled = {
+        "credentialRef": "factory"
+    }  # good for one machine alone: it may be spent on the first certificate that is seen
+    assert asked("redfish://10.20.3.20", **labelled) == set()
+    assert asked("redfish://10.30.3.20", **labelled) == {"bmc.credentialRef"}
     assert asked("10.20.3.19") == set()  # to be probed: the first inspect refuses what is not pinned
 
 

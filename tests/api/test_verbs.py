@@ -82,7 +82,6 @@ def test_what_this_build_does_not_have_says_so(site: Site, name: str) -> None:
     ("name", "state", "given"),
     [
         ("refresh", "enrolled", {"deep": True}),
-        ("update", "enrolled", {"bmc": {"credentialRef": "fleet"}}),
     ],
 )
 def test_inputs_that_this_build_does_not_have_are_refused(
@@ -310,6 +309,19 @@ def test_a_shared_credential_does_not_follow_to_another_network(site: Site) -> N
     node_id = site.metal("enroll", {"bmc": bmc, "inspect": False}).doc["nodeId"]
     answer = site.of(node_id, "update", bmc={"address": "redfish://10.30.3.17"})
     assert answer.fields == {"bmc.credentialRef"}
+
+
+def test_a_change_to_a_shared_credential_is_proven_first_and_goes_where_it_may(site: Site) -> None:
+    site.change(lambda doc: doc["credentials"].update(factory={"manifest": "/etc/labels.csv", "networks": ["bmc"]}))
+    pinned = site.enroll(bmc={"tls": {"fingerprint": "ab" * 32}})
+    assert site.of(pinned, "update", bmc={"credentialRef": "none"}).fields == {"bmc.credentialRef"}
+    assert site.of(pinned, "update", bmc={"credentialRef": "factory"}).fields == {"bmc.credentialRef"}
+    unpinned = site.enroll("unpinned", bmc={"address": "redfish://10.20.3.18"})
+    assert "bmc.tls.fingerprint" in site.of(unpinned, "update", bmc={"credentialRef": "fleet"}).fields
+    view = site.of(pinned, "update", bmc={"credentialRef": "fleet"}).doc
+    assert view["bmc"]["pending"]
+    assert view["bmc"]["credentialRef"] is None
+    assert site.operations(pinned)[0]["input"]["bmc"]["credentialRef"] == "fleet"
 
 
 def test_an_update_of_nothing_and_a_taken_name_are_refused(site: Site) -> None:

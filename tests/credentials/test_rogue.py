@@ -12,8 +12,8 @@ from bcmetal.states import SideVerb, State, Verb
 from bcmetal.store import bmcs
 from bcmetal.store.values import SetBmc
 from bcmetal_drivers.emulated.rack import EmulatedBmc
-from credentials.bmc_secrets import rotate
-from credentials.listed import a_listed_site, enroll_by
+from credentials.bmc_secrets import rotate, stored
+from credentials.listed import OURS, a_listed_site, enroll_by
 from emulated_site import Site
 
 
@@ -78,6 +78,27 @@ def _forget(c: Any, node_id: str, now: Any) -> None:
     from bcmetal.store import nodes
 
     nodes.tombstone_and_delete(c, node_id, "over", now)
+
+
+def test_a_node_is_changed_to_a_shared_credential_once_it_was_proven(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with a_listed_site(tmp_path) as site:
+            fleet = site.settings.credentials["fleet"].password_from(site.vault)
+            bmc = site.rack.add_redfish("m1", username=OURS, password=fleet)
+            other = site.rack.add_redfish("other", username=OURS)
+            site.rack.start()
+            for one, status in ((bmc, "done"), (other, "failed")):
+                node_id = await site.enroll(one)
+                assert await site.live(node_id, Verb.INSPECT) is State.INSPECTED
+                wanted = {"address": one.address, "network": "bmc", "credentialRef": "fleet"}
+                trust = {"trustKind": "fingerprint", "trustValue": one.fingerprint}
+                operation_id = await site.queue(node_id, SideVerb.UPDATE, bmc={**wanted, **trust})
+                await site.settle()
+                assert (await site.operation(operation_id)).status == status
+                assert ("current.password" in await stored(site, node_id)) is (status == "failed")
+                assert await site.live(node_id, Verb.INSPECT) is State.INSPECTED
+
+    asyncio.run(scenario())
 
 
 def test_a_stored_password_goes_to_nobody_who_took_the_address_over(tmp_path: Path) -> None:

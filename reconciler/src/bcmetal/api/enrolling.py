@@ -14,7 +14,7 @@ from bcmetal.answers import NodeView
 from bcmetal.api.calls import Call, method
 from bcmetal.api.metal import given_of
 from bcmetal.api.places import Place, length_faults, place_of, reference_faults, refuse
-from bcmetal.api.verbs import ATTEMPTS, Decided, decided, instant, not_in_this_build, replayed, run_verb
+from bcmetal.api.verbs import ATTEMPTS, Decided, decided, instant, replayed, run_verb
 from bcmetal.api.views import answer
 from bcmetal.decisions import SECOND, Params, decide
 from bcmetal.errors import Conflict, Fault, Internal, InvalidInput, InvalidState, Lost, Unavailable, VaultError
@@ -257,8 +257,6 @@ async def update(call: Call[models.Update]) -> Json:
         given = given_of(call, "name", "labels", "location", "asset_tag", "boot_mac", "root_device", "reason")
         return await run_verb(call, "update", given, record=instant(columns))
     change = asked.bmc
-    if change is not None and change.credential_ref is not None:
-        raise not_in_this_build("the change to a credential of the configuration", "bmc.credentialRef")
 
     def check(row: NodeRow) -> Json:
         wanted: dict[str, Any] = {} if change is None else {"bmc": _wanted(call, change, row)}
@@ -311,8 +309,11 @@ def _wanted(call: Call[models.Update], change: models.BmcChange, row: NodeRow) -
     if system_id is not None and change.address is None:  # the old address names the old system
         text = views.address(bmc.scheme, bmc.host, bmc.port, None)
     place, faults = place_of(call.settings, text, change.driver, system_id, change.tls, bmc)
-    if place is not None and bmc.cred_ref is not None:
-        faults += reference_faults(call.settings, bmc.cred_ref, place)
+    if place is not None and (change.credential_ref or bmc.cred_ref) is not None:
+        faults += reference_faults(call.settings, str(change.credential_ref or bmc.cred_ref), place)
+    listed = call.settings.credentials.get(change.credential_ref or "")
+    if listed is not None and listed.of_one_machine:
+        faults.append(Fault("bmc.credentialRef", "is a list of labels, which are for an enrolment"))
     if place is not None and place.address.system_path is not None and not place.address.scheme:
         faults.append(Fault("bmc.address", "with a system, the address needs its scheme (redfish://…)"))
     refuse(faults)
@@ -324,4 +325,5 @@ def _wanted(call: Call[models.Update], change: models.BmcChange, row: NodeRow) -
         "network": place.network.name,
         "trustKind": TrustKind(place.trust_kind).value,
         "trustValue": place.trust_value,
+        **({"credentialRef": change.credential_ref} if change.credential_ref is not None else {}),
     }

@@ -6,12 +6,12 @@ With `acceptIdentity` another machine is taken too, after its board or its BMC w
 from __future__ import annotations
 
 from bcmetal.decisions import Done, Failed
-from bcmetal.store.values import DropBaseline, SetBmc, SetIdentifiers, SetNode
+from bcmetal.store.values import DropBaseline, MoveSealed, SetBmc, SetIdentifiers, SetNode
 from bcmetal.workflows.identity import changed_identity, identifiers_of, identities_shown
 from bcmetal.workflows.machine import Machine, Outcome
 from bcmetal.workflows.membership import put_the_old_machine_out
 from bcmetal_drivers.address import parse
-from bcmetal_drivers.capabilities import BmcAddress, Identifies, Identity, Trust, TrustKind, need
+from bcmetal_drivers.capabilities import BmcAddress, Credential, Identifies, Identity, Trust, TrustKind, need
 
 
 async def run(m: Machine) -> Outcome:
@@ -24,7 +24,8 @@ async def run(m: Machine) -> Outcome:
         await _accept(m, seen)
         return Done()
     trust = Trust(TrustKind(wanted["trustKind"]), str(wanted["trustValue"]))
-    named = m.settings.credentials.get(m.node.bmc.cred_ref or "")
+    ref = wanted.get("credentialRef") or m.node.bmc.cred_ref
+    named = m.settings.credentials.get(ref or "")
     shared = named is not None and not named.of_one_machine
     if named is not None and (
         str(wanted["network"]) not in named.networks or (shared and trust.kind is TrustKind.NONE)
@@ -33,7 +34,12 @@ async def run(m: Machine) -> Outcome:
     address = parse(str(wanted["address"]))
     if not address.scheme:
         address = await m.line.probe(address.host, address.port or None, trust)
-    seen = await m.line.trial(address, m.line.credential, trust, lambda there: need(there, Identifies).identity())
+    credential = m.line.credential
+    if "credentialRef" in wanted:
+        if named is None or named.username is None:
+            return Failed("credential-not-for-here", f"the configuration has no credential {ref}")
+        credential = Credential(named.username, named.password_from(m.doors.vault))
+    seen = await m.line.trial(address, credential, trust, lambda there: need(there, Identifies).identity())
     if m.input.get("acceptIdentity"):
         await _accept(m, seen)
     else:
@@ -41,6 +47,9 @@ async def run(m: Machine) -> Outcome:
         if changed is not None:
             return Failed("identity-changed", f"the new address is not taken: {changed}")
     _take(m, address, trust, str(wanted["network"]), seen)
+    if "credentialRef" in wanted:
+        m.note(SetBmc({"cred_ref": ref}), MoveSealed(m.node.bmc.bmc_id, accept=False, slot="current"))
+        m.tell("security.bmc-credentials.changed", credentialRef=ref)
     return Done()
 
 
