@@ -11,6 +11,7 @@ import pytest
 
 from bcmetal.states import State, Verb
 from bcmetal_drivers.emulated.accounts import Account
+from bcmetal_drivers.emulated.faults import Rule
 from bcmetal_drivers.emulated.front import RedfishFront
 from bcmetal_drivers.emulated.ipmi import IpmiFront
 from bcmetal_drivers.emulated.ipmi_accounts import UserSlot
@@ -59,6 +60,31 @@ def test_a_bmc_of_the_list_gets_an_account_of_ours_and_its_labels_is_switched_of
         assert node.bmc.cred_ref is None
         assert site.rack.failed_logins(bmc) == 0
         assert await site.live(node_id, Verb.INSPECT) is State.INSPECTED
+
+    on_a_listed_site(tmp_path, scenario)
+
+
+def test_an_account_that_is_refused_for_its_password_is_tried_with_others(tmp_path: Path) -> None:
+    async def scenario(site: Site) -> None:
+        bmc = site.rack.add_redfish("m1")
+        site.rack.start()
+        refusal = Rule(
+            action="refuse", method="POST", path="/Accounts$", times=2, status=400, message="Not this password."
+        )
+        number = site.rack.rule(refusal)
+        # and the label's account can be neither switched off nor removed: it gets a password that nobody knows
+        for method, path in (("PATCH", "/Accounts/1$"), ("DELETE", "/Accounts/1$")):
+            site.rack.rule(
+                Rule(action="refuse", method=method, path=path, times=1, status=400, message="Fixed account.")
+            )
+        before = bmc.password.get_secret_value()
+        a_list(tmp_path / "labels.csv", [label_of(bmc, "SER1234")])
+        node_id = await enroll_by(site, bmc, "factory", {"serial": "SER1234"})
+        assert await site.live(node_id, Verb.INSPECT) is State.INSPECTED, (await site.node(node_id)).last_error
+        assert site.rack.fired(number) == 2
+        assert await stored(site, node_id) == {"current.password": accounts(bmc)[OURS][0]}
+        password, enabled = accounts(bmc)[bmc.username]
+        assert not enabled or password != before
 
     on_a_listed_site(tmp_path, scenario)
 

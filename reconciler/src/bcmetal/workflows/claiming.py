@@ -11,21 +11,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Final
 
 from bcmetal.decisions import Again, Done, Failed, PoolMode
 from bcmetal.errors import InvalidInput
 from bcmetal.manifests import find_labels, read_manifest
-from bcmetal.passwords import make_password
+from bcmetal.passwords import Rules, ladder
 from bcmetal.settings import NamedCredential
 from bcmetal.store import meta
 from bcmetal.store.logins import LABEL, ROTATING
 from bcmetal.store.values import BmcRow, MoveSealed, SetBmc
 from bcmetal.workflows.machine import Machine, Outcome, Step
-from bcmetal.workflows.rotating import account_policy, logs_in, not_recoverable, rotate_the_password, rules_of
+from bcmetal.workflows.rotating import a_password, logs_in, not_recoverable, rotate_the_password
 from bcmetal_drivers.capabilities import Account, AccountControl, Accounts, Credential, Readings, need
 from bcmetal_drivers.errors import MaybeSent, PasswordChangeRequired, Refused, Unsupported
 
-ROLE = "Administrator"
+ROLE: Final = "Administrator"
+RUNGS: Final = len(ladder(Rules()))
 
 
 def _listed(m: Machine) -> tuple[BmcRow, NamedCredential] | None:
@@ -92,7 +94,7 @@ async def claim_the_bmc(m: Machine) -> Outcome:
         return await _make_the_account(m, bmc)
     if own.username == ours.username:
         return await _end_the_label(m, bmc) if f"{LABEL}.password" in m.secrets else await _only_ours(m, bmc)
-    password = make_password(rules_of(await account_policy(m), bmc), ours.username, m.doors.entropy)
+    password = await a_password(m, bmc, ours.username, int(m.memo.get("claim_rung", 0)))
     m.note(*m.line.sealed_as(ROTATING, Credential(ours.username, password)))
     return Again("the password of our account is made and sealed; the account is made next", 0.0)
 
@@ -118,8 +120,12 @@ async def _make_the_account(m: Machine, bmc: BmcRow) -> Outcome:
     except MaybeSent:
         return Again("the answer was lost; whether our account was made is looked for", 1.0)
     except (Refused, Unsupported) as error:
+        rung = int(m.memo.get("claim_rung", 0)) + 1
         m.note(MoveSealed(bmc.bmc_id, accept=False, slot=ROTATING))
-        return Failed(error.code, f"no account of ours can be made at this BMC: {error}")
+        m.remember(claim_rung=rung)
+        if rung >= RUNGS or isinstance(error, Unsupported):
+            return Failed(error.code, f"no account of ours can be made at this BMC: {error}")
+        return Again(f"the BMC refuses our account, perhaps for its password; another is made: {error}", 1.0)
     if not await logs_in(m, new):
         m.note(MoveSealed(bmc.bmc_id, accept=False, slot=ROTATING))
         return Failed("bmc-not-as-asked", "the BMC made our account, and does not let it in")
@@ -139,7 +145,7 @@ async def _end_the_label(m: Machine, bmc: BmcRow) -> Outcome:
     theirs = _named(await m.look(need(m.bmc, Accounts).accounts), label.username)
     if theirs is not None and theirs.enabled:
         done = m.memo.get("label_tried", 0)
-        unknown = make_password(rules_of(await account_policy(m), bmc), label.username, m.doors.entropy)
+        unknown = await a_password(m, bmc, label.username)
         ways = (
             (control.enable_account, (theirs.slot, False)),
             (control.delete_account, (theirs.slot,)),

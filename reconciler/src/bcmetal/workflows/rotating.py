@@ -109,15 +109,20 @@ async def _make_one(m: Machine, bmc: BmcRow) -> Outcome:
         found = None  # nothing but our own account can be written, which the BMC names
     own = m.line.credential
     slot = "" if found is None else _own(found, own.username).slot
-    rungs = ladder(rules_of(await account_policy(m), bmc))
-    rung = min(int(m.memo.get("rotate_rung", 0)), len(rungs) - 1)
-    try:
-        password = make_password(rungs[rung], own.username, m.doors.entropy)
-    except NoSuchPassword as error:
-        return Failed("bmc-refused", f"no password can be made for this BMC: {error}")
+    rung = int(m.memo.get("rotate_rung", 0))
+    password = await a_password(m, bmc, own.username, rung)
     m.note(*m.line.sealed_as(ROTATING, Credential(own.username, password)))
     m.remember(rotate_slot=slot, rotate_rung=rung)
     return Again("a new password is made and sealed; it is sent next", 0.0)
+
+
+async def a_password(m: Machine, bmc: BmcRow, username: str, rung: int = 0) -> SecretStr:
+    """A new one by the BMC's rules; `rung`: how often it refused one. Raises Refused where there is none."""
+    rungs = ladder(rules_of(await account_policy(m), bmc))
+    try:
+        return make_password(rungs[min(rung, len(rungs) - 1)], username, m.doors.entropy)
+    except NoSuchPassword as error:
+        raise Refused(f"no password can be made for this BMC: {error}") from error
 
 
 def _own(found: tuple[Account, ...], username: str) -> Account:
