@@ -40,6 +40,7 @@ from bcmetal_drivers.errors import (
     NotAsAsked,
     Refused,
     RejectedCredentials,
+    ServerFault,
     TimedOut,
     Unreachable,
     Unsupported,
@@ -129,7 +130,7 @@ def test_clearing_the_override_is_read_back(bmc: IpmiBmc, bench: IpmiBench) -> N
 
 
 def test_a_bmc_that_acknowledges_and_does_nothing_is_caught(bmc: IpmiBmc, bench: IpmiBench) -> None:
-    bench.rule("set-boot-options", "ignore", path="pxe")
+    bench.rule("set-boot-options", "ignore", path="pxe", times=None)
     with pytest.raises(NotAsAsked, match="shows none"):
         bmc.boot_once(BootDevice.PXE)
 
@@ -166,6 +167,19 @@ def test_identity_and_baseline_say_who_it_is(bmc: IpmiBmc, bench: IpmiBench) -> 
     assert baseline["firmware"] == "3.74"
     assert baseline["accounts"] == [{"slot": "2", "username": "admin", "role": "ADMINISTRATOR", "enabled": True}]
     assert bmc.baseline() == baseline
+
+
+def test_flags_that_are_lost_once_are_written_again(bmc: IpmiBmc, bench: IpmiBench) -> None:
+    bench.rule("set-boot-options", "ignore", path="pxe")
+    bmc.boot_once(BootDevice.PXE, BootMode.UEFI)
+    assert bench.machine.override.device is BootDevice.PXE
+
+
+def test_a_fru_with_a_bad_checksum_is_read_and_named(bmc: IpmiBmc, bench: IpmiBench) -> None:
+    bench.front.set("fru", "checksum")
+    inventory = bmc.inventory()
+    assert inventory.identity.serial == bench.machine.serial
+    assert "checksum" in inventory.sections["identity"]
 
 
 @pytest.mark.parametrize("fru", ["garbled", "absent"])
@@ -242,6 +256,36 @@ def test_an_operator_account_works_where_the_node_asks_for_no_more(bench: IpmiBe
 
 
 # ---------------------------------------------------------------- logins
+
+
+def test_logins_that_fail_after_power_on_are_not_a_bad_password_at_once(bmc: IpmiBmc, bench: IpmiBench) -> None:
+    bench.front.set("logins_fail_after_power_on", 2)
+    bmc.set_power(PowerAction.ON)
+    for _ in range(2):
+        with pytest.raises(ServerFault, match="took them before"):
+            bmc.power_state()
+    assert bmc.power_state() is PowerState.ON
+    assert bench.front.failed_logins == 0
+
+
+def test_a_password_that_stays_refused_is_rejected_in_the_end(bmc: IpmiBmc, bench: IpmiBench) -> None:
+    bmc.power_state()
+    bench.front.users.slots[2].password = a_secret()
+    bench.front.drop_sessions()
+    for error in (ServerFault, ServerFault, RejectedCredentials):
+        with pytest.raises(error):
+            bmc.power_state()
+
+
+def test_a_bmc_that_wants_time_between_commands_is_given_it(bench: IpmiBench) -> None:
+    bench.front.set("min_interval_s", 0.1)
+    with driving(bench) as bmc:
+        for _ in range(6):
+            bmc.power_state()
+        learned = bench.counts["get-chassis-status"]
+        for _ in range(3):
+            bmc.power_state()
+        assert bench.counts["get-chassis-status"] == learned + 3  # none of them was busy
 
 
 @pytest.mark.parametrize("suite", [17, 3])

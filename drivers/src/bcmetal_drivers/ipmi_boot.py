@@ -15,6 +15,7 @@ SET_BOOT_OPTIONS: Final = Command("Set System Boot Options", 0x00, 0x08)
 GET_BOOT_OPTIONS: Final = Command("Get System Boot Options", 0x00, 0x09)
 
 BOOT_FLAGS: Final = 5
+TIMES: Final = 2  # some lose a flag of the first write after another one
 NOT_THESE: Final = (0xC9, 0xCC)  # parameter out of range, invalid data field
 VALID, PERSISTENT, EFI = 0x80, 0x40, 0x20
 KEEP_FLAGS: Final = bytes((3, 0x08))  # do not let the flags lapse after 60 s without a chassis control
@@ -45,11 +46,12 @@ def arm(door: IpmiDoor, device: BootDevice, mode: BootMode | None, once: bool, q
     flags = VALID | (0 if once else PERSISTENT) | (0 if mode is BootMode.LEGACY else EFI)
     shown: BootOverride | None = None
     for selector in _selectors(device, mode or BootMode.UEFI, quirks):
-        if not _write(door, flags, selector):
-            continue
-        shown = read_override(door)
-        if shown.device is device and shown.once is once and (mode is None or shown.mode is mode):
-            return
+        for _ in range(TIMES):
+            if not _write(door, flags, selector):
+                break
+            shown = read_override(door)
+            if shown.device is device and shown.once is once and (mode is None or shown.mode is mode):
+                return
     asked = f"{door.address}: asked to boot {'once' if once else 'always'} from {device.value}"
     if shown is None:
         raise Unsupported(f"{asked}, and it refuses every selector for that")

@@ -1,12 +1,14 @@
 """The one way of this driver to an IPMI BMC: logs in when needed, repeats what may be repeated, types what went wrong.
 
 Reads are sent again when no answer comes, and once more under a new login. Writes are sent once: an answer that is lost is
-`MaybeSent`, and the caller looks before it repeats. Completion codes that say "busy" are waited out, a second apart.
+`MaybeSent`, and the caller looks before it repeats. Completion codes that say "busy" are waited out; a BMC that says so again and again,
+and never some time later, is given that time between commands.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,10 +35,10 @@ UNSUPPORTED: Final = frozenset({0xC1, 0xC2, 0xD6})
 NO_PRIVILEGE: Final = 0xD4
 UNSPECIFIED: Final = 0xFF
 
-BETWEEN_TRIES_S: Final = 1.0
-BUSY_TRIES: Final = 6
-HASTY: Final = 2
+BUSY_WAITS_S: Final = (0.25, 0.5, 1.0, 1.0, 2.0)
+HASTY: Final = 3
 SPACING_LIMIT_S: Final = 5.0
+DOUBTS: Final = 2  # how often a password that was good is thought to be good still, though it is refused
 READ_WAITS_S: Final = (1.0, 2.0, 3.0)
 IDLE_LOGIN_S: Final = 45.0  # BMCs end an idle session after 60 s, and then answer nothing
 IDLE_PROBE_S: Final = 10.0  # some end it sooner: before a write, a read tells
@@ -67,7 +69,9 @@ class IpmiDoor:
         self._session: IpmiSession | None = None
         self._used_at = 0.0
         self._spacing_s = 0.0
-        self._hasty = 0  # busy answers that came right after an earlier command, and were good a second later
+        self._hasty = 0  # commands in a row that were busy at first, and good later
+        self._proven = False  # the BMC took these credentials
+        self._doubted = 0
         self._deadline = Deadline.after(limits.total_s)
 
     def start_call(self) -> None:
@@ -78,6 +82,7 @@ class IpmiDoor:
         """Log in with this from the next login on; the open session stays."""
         check_limits(self.address, credential)
         self.credential = credential
+        self._proven, self._doubted = False, 0
 
     def proves(self, credential: Credential, privilege: str) -> bool | None:
         """Whether the BMC takes a login with this. None: it could not be tried just now."""
@@ -110,30 +115,17 @@ class IpmiDoor:
 
     def read(self, command: Command, data: bytes = b"") -> Answer:
         """The BMC's answer, whatever its completion code, once it is not a busy one."""
-        for attempt in range(BUSY_TRIES):
-            self._space(command)
-            answer = self._ask(command, data)
-            if answer.code not in NOT_NOW and answer.code != TIMEOUT_WHILE_PROCESSING:
-                self._note_pace(attempt)
-                return answer
-            self._pause(command)
-        raise Busy(f"{self.address}: {command.name} is answered with busy (code 0x{answer.code:02x})")
+        return self._once_not_busy(command, lambda: self._ask(command, data), (*NOT_NOW, TIMEOUT_WHILE_PROCESSING))
 
     def write(self, command: Command, data: bytes = b"") -> Answer:
         """Send a write once. Raises MaybeSent when the answer is lost or says that it is not known whether it was done."""
         if not self.limits.write_allowed:
             raise Refused(f"{self.address}: {command.name} is a write, and this BMC is only observed")
         self._probe()
-        for attempt in range(BUSY_TRIES):
-            self._space(command)
-            answer = self._send_once(command, data)
-            if answer.code == TIMEOUT_WHILE_PROCESSING:
-                raise MaybeSent(f"{self.address}: timed out while it processed {command.name}")
-            if answer.code not in NOT_NOW:
-                self._note_pace(attempt)
-                return answer
-            self._pause(command)
-        raise Busy(f"{self.address}: {command.name} is answered with busy (code 0x{answer.code:02x})")
+        answer = self._once_not_busy(command, lambda: self._send_once(command, data), NOT_NOW)
+        if answer.code == TIMEOUT_WHILE_PROCESSING:
+            raise MaybeSent(f"{self.address}: timed out while it processed {command.name}")
+        return answer
 
     def check(self, command: Command, answer: Answer) -> bytes:
         """The answer's data, or the error that its completion code means."""
@@ -160,18 +152,22 @@ class IpmiDoor:
 
     def _ask(self, command: Command, data: bytes) -> Answer:
         fresh = self._session is None
-        answer = self._try_read(command, data)
+        answer = self._try_read(command, data, doubtful=not fresh)
         if answer is None and not fresh:
-            answer = self._try_read(command, data)  # the BMC may have forgotten the session: under a new login
+            answer = self._try_read(
+                command, data, doubtful=False
+            )  # the BMC may have forgotten the session: under a new login
         if answer is None:
             self._in_time(command)
             raise TimedOut(f"{self.address}: {command.name} was not answered")
         return answer
 
-    def _try_read(self, command: Command, data: bytes) -> Answer | None:
+    def _try_read(self, command: Command, data: bytes, *, doubtful: bool) -> Answer | None:
         session = self._logged_in(command)
         try:
-            answer = session.exchange(command.netfn, command.code, data, READ_WAITS_S, self._deadline, command.lun)
+            answer = session.exchange(
+                command.netfn, command.code, data, READ_WAITS_S, self._deadline, command.lun, doubtful=doubtful
+            )
         except Unreachable:
             self._forget()
             raise
@@ -214,9 +210,19 @@ class IpmiDoor:
                 if session.role_refused:
                     raise Refused(f"{error}{self._works_as()}") from error
                 raise
+            except RejectedCredentials as error:
+                self._doubt(error)
+                raise
             self._session = session
+            self._proven, self._doubted = True, 0
             self._used_at = time.monotonic()
         return self._session
+
+    def _doubt(self, error: RejectedCredentials) -> None:
+        """Some BMCs refuse every login for a while when their machine was switched on: not a bad password at once."""
+        if self._proven and self._doubted < DOUBTS:
+            self._doubted += 1
+            raise ServerFault(f"{error}; it took them before, and may be restarting") from error
 
     def _works_as(self) -> str:
         """The highest privilege that the account has below the one asked for, as words for a person."""
@@ -247,15 +253,26 @@ class IpmiDoor:
             self._in_time(command, left)
             time.sleep(left)
 
-    def _note_pace(self, attempt: int) -> None:
-        """A BMC that is busy again and again, and never a second later, wants that second."""
-        self._hasty = self._hasty + 1 if attempt == 1 else 0 if self._hasty < HASTY else self._hasty
-        if self._hasty >= HASTY:
-            self.space(BETWEEN_TRIES_S)
+    def _once_not_busy(self, command: Command, send: Callable[[], Answer], busy: Collection[int]) -> Answer:
+        waited_s = 0.0
+        for wait_s in (*BUSY_WAITS_S, None):
+            self._space(command)
+            answer = send()
+            if answer.code not in busy:
+                self._note_pace(waited_s)
+                return answer
+            if wait_s is not None:
+                self._in_time(command, wait_s)
+                time.sleep(wait_s)
+                waited_s += wait_s
+        raise Busy(f"{self.address}: {command.name} is answered with busy (code 0x{answer.code:02x})")
 
-    def _pause(self, command: Command) -> None:
-        self._in_time(command, BETWEEN_TRIES_S)
-        time.sleep(BETWEEN_TRIES_S)
+    def _note_pace(self, waited_s: float) -> None:
+        """After `waited_s` of busy answers there was a good one; 0: it was good at once."""
+        self._hasty = self._hasty + 1 if waited_s else 0
+        if self._hasty >= HASTY:
+            self.space(self._spacing_s + waited_s)
+            self._hasty = 0
 
     def _in_time(self, command: Command, needed_s: float = 0.0) -> None:
         if self._deadline.left_s() <= needed_s:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,6 +19,7 @@ READ_FRU: Final = Command("Read FRU Data", 0x0A, 0x11)
 GET_SYSTEM_GUID: Final = Command("Get System GUID", 0x06, 0x37)
 
 FRU_LIMIT: Final = 4096
+AREAS: Final = ("chassis", "board", "product")
 CHUNKS: Final = (64, 32, 16, 8)  # BMCs refuse longer reads (0xC7 to 0xCA) each at a length of its own
 TOO_LONG: Final = frozenset({0xC7, 0xC8, 0xC9, 0xCA, 0xFF})
 
@@ -75,7 +76,7 @@ def read_fru(door: IpmiDoor) -> FruFields:
 
 
 def parse_fru(raw: bytes) -> FruFields:
-    """pyghmi's reading of a FRU image; it checks no checksums, and raises nearly anything on a garbled one."""
+    """pyghmi's reading of a FRU image, which raises nearly anything on a garbled one. A wrong checksum is named, and the fields are kept."""
     try:
         info = fru.FRU(rawdata=bytearray(raw)).info or {}
     except (
@@ -96,8 +97,33 @@ def parse_fru(raw: bytes) -> FruFields:
         board_serial=_text(info, "Board serial number"),
         chassis_serial=_text(info, "Chassis serial number"),
         asset_tag=_text(info, "Asset Number"),
-        trouble="" if info else "the FRU holds no readable area",
+        trouble=wrong_checksums(raw) if info else "the FRU holds no readable area",
     )
+
+
+def wrong_checksums(raw: bytes) -> str:
+    """Which areas of the image (Platform Management FRU Information Storage Definition, sections 8 to 16) do not add up; "" for none."""
+    wrong = []
+    if sum(raw[:8]) & 0xFF:
+        wrong.append("header")
+    for name, at in zip(AREAS, raw[2:5], strict=False):
+        area = raw[at * 8 :]
+        if at and len(area) > 1 and sum(area[: area[1] * 8]) & 0xFF:
+            wrong.append(name)
+    wrong += [f"record {n}" for n, (_, good) in enumerate(records(raw), 1) if not good]
+    return f"a checksum of the FRU is wrong ({', '.join(wrong)})" if wrong else ""
+
+
+def records(raw: bytes) -> Iterator[tuple[tuple[int, bytes], bool]]:
+    """The multi-record area: (type, data) of each, and whether its checksums are right."""
+    at = raw[5] * 8 if len(raw) > 7 else 0
+    while at and at + 5 <= len(raw):
+        kind, flags, size, of_data, _ = raw[at : at + 5]
+        data = raw[at + 5 : at + 5 + size]
+        yield (kind, data), len(data) == size and not (sum(raw[at : at + 5]) & 0xFF or (sum(data) + of_data) & 0xFF)
+        if flags & 0x80:
+            return
+        at += 5 + size
 
 
 def _text(info: Mapping[str, object], *names: str) -> str | None:

@@ -52,6 +52,9 @@ SOL, OPEN_REQUEST = 0x01, 0x10  # payload types
 
 RESENDS_S: Final = (0.6, 1.2, 2.4)
 RAKP_WAIT_S: Final = 2.0
+STRANGER_WAIT_S: Final = 0.5
+# Get Channel Authentication Capabilities for IPMI 2.0 and an administrator, in a packet of no session
+FROM_OUTSIDE: Final = bytes.fromhex("0600ff07 00 00000000 00000000 09 2018c8 81 00 38 8e 04 b5")
 HANDSHAKES: Final = 2  # how often one login starts over when a RAKP answer is lost
 
 # RMCP+ status codes (IPMI 2.0, table 13-15)
@@ -137,6 +140,7 @@ class IpmiSession(pyghmi_session.Session):  # type: ignore[misc]  # pyghmi has n
         self._failure: DriverError | None = None
         self._open_status = 0
         self._asking_capabilities = False
+        self._answers_strangers = False
         self._set_up_pyghmi()
 
     def _set_up_pyghmi(self) -> None:
@@ -281,11 +285,20 @@ class IpmiSession(pyghmi_session.Session):  # type: ignore[misc]  # pyghmi has n
     # ------------------------------------------------------------ commands
 
     def exchange(
-        self, netfn: int, command: int, data: bytes, waits_s: tuple[float, ...], deadline: Deadline, lun: int = 0
+        self,
+        netfn: int,
+        command: int,
+        data: bytes,
+        waits_s: tuple[float, ...],
+        deadline: Deadline,
+        lun: int = 0,
+        *,
+        doubtful: bool = False,
     ) -> Answer | None:
         """Send a command once for each of `waits_s`, until one is answered. None: silence. A write gives one wait.
 
-        Raises Unreachable when the port is closed.
+        `doubtful`: the BMC may have forgotten this session; when it answers strangers and not us, no more is sent. Raises Unreachable when
+        the port is closed.
         """
         self.request_entry.clear()  # a late answer to an earlier command is not one to this
         self._answer = None
@@ -299,7 +312,18 @@ class IpmiSession(pyghmi_session.Session):  # type: ignore[misc]  # pyghmi has n
             self._send_ipmi_net_payload(netfn, command, data, retry=False, rslun=lun)
             if self._pump(lambda: self._answer is not None, wait_s, deadline):
                 return self._answer
+            if doubtful and self._is_forgotten(deadline):
+                return self._answer
         return None
+
+    def _is_forgotten(self, deadline: Deadline) -> bool:
+        """Whether the BMC answers a question from outside of any session, while it leaves this one's unanswered; an answer that came now counts."""
+        self._answers_strangers = False
+        if self.socket is not None:
+            with suppress(OSError):
+                self.socket.send(FROM_OUTSIDE)
+        self._pump(lambda: self._answers_strangers or self._answer is not None, STRANGER_WAIT_S, deadline)
+        return self._answers_strangers or self._answer is not None
 
     def send_sol(self, payload: bytes) -> None:
         """A packet of the serial console; what comes back goes to `sol_handler`."""
@@ -342,6 +366,7 @@ class IpmiSession(pyghmi_session.Session):  # type: ignore[misc]  # pyghmi has n
         if len(packet) < 16 or packet[0] != 6 or packet[2:4] != b"\xff\x07":
             return
         if packet[4] != (0 if self._asking_capabilities else self.authtype):
+            self._answers_strangers = self._answers_strangers or packet[4] == 0
             return
         try:
             self._handle_ipmi_packet(bytearray(packet), sockaddr=None, qent=(None, None, None))

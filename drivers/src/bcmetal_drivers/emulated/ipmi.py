@@ -9,6 +9,7 @@ command is about: the action, the boot device, the user's slot.
 
 from __future__ import annotations
 
+import secrets
 import struct
 import time
 from collections.abc import Mapping
@@ -22,7 +23,7 @@ from bcmetal_drivers.emulated.ipmi_sol import Serial
 from bcmetal_drivers.emulated.ipmi_wire import INSUFFICIENT_PRIVILEGE, UNAUTHORISED_NAME, Login, Wire
 from bcmetal_drivers.emulated.machine import Machine
 
-WRONG_LENGTH: Final = 0xC7
+NODE_BUSY, WRONG_LENGTH = 0xC0, 0xC7
 RESETS: Final = ("cold-reset", "warm-reset")
 
 
@@ -75,6 +76,10 @@ class IpmiFront:
         self.unknown_names_are_refused = False  # else they are met with silence
         self.commands = Commands(bmc.machine, self.users, bmc.host)
         self._wire = Wire(self, bmc.host, bmc.port, bmc.machine.uuid, bmc.name)
+        self._min_interval_s = 0.0
+        self._good_at = 0.0
+        self._failing_after_power_on = 0
+        self._failing_logins = 0
         self._failed_in_a_row: dict[str, int] = {}
         self._locked_until: dict[str, float] = {}
         self.failed_logins = 0
@@ -102,13 +107,22 @@ class IpmiFront:
     def set(self, name: str, value: object) -> None:
         """Change a quirk while it runs.
 
-        `suites` (tuple of 17, 3, 16, 15, 2, 1, 0) · `kg` · `sdr_read_limit` (bytes) · `sol` (False: switched off) · `sol_stale` · `max_sessions` · `flags_lapse_s` (boot flags without parameter 3) · `parameter_3` (False:
-        refused) · `forgets_uefi` · `forgets_persistence` · `selectors` (number → BootDevice) · `tells_light` · `light_stays` · `password_bytes` (16: longer ones are cut) · `fru` ("garbled", "absent") · `unknown_names` ("refused", "ignored").
+        `suites` (tuple of 17, 3, 16, 15, 2, 1, 0) · `kg` · `sdr_read_limit` (bytes) · `sol` (False: switched off) · `sol_stale` · `privilege` (of the rack's
+        account) · `ipmi_2` (False: it knows 1.5 only) · `min_interval_s` (busy sooner) · `logins_fail_after_power_on` (so many) · `max_sessions` · `flags_lapse_s` (boot flags without parameter 3) · `parameter_3` (False:
+        refused) · `forgets_uefi` · `forgets_persistence` · `selectors` (number → BootDevice) · `tells_light` · `light_stays` · `password_bytes` (16: longer ones are cut) · `fru` ("checksum", "garbled", "absent") · `unknown_names` ("refused", "ignored").
         """
         if name == "suites" and isinstance(value, tuple | list):
             self.commands.lan.use_suites(tuple(value))
         elif name == "kg" and isinstance(value, SecretStr):
             self._wire.kg = value.get_secret_value().encode()
+        elif name == "min_interval_s" and isinstance(value, int | float):
+            self._min_interval_s = float(value)
+        elif name == "privilege" and isinstance(value, int):
+            self.users.slots[2].privilege = value
+        elif name == "ipmi_2" and isinstance(value, bool):
+            self._wire.knows_ipmi_2 = value
+        elif name == "logins_fail_after_power_on" and isinstance(value, int):
+            self._failing_after_power_on = value
         elif name == "sol" and isinstance(value, bool):
             self.serial.enabled = value
         elif name == "sol_stale" and isinstance(value, bool):
@@ -154,6 +168,9 @@ class IpmiFront:
         if user is None:
             self.login_failed(username)
             return Login(b"", 0, UNAUTHORISED_NAME) if self.unknown_names_are_refused else None
+        if self._failing_logins > 0:
+            self._failing_logins -= 1
+            return Login(secrets.token_bytes(16), user.privilege)
         if time.monotonic() < self._locked_until.get(username, 0.0):
             return Login(b"", 0, UNAUTHORISED_NAME)
         return Login(user.password.get_secret_value().encode("utf-8", "surrogateescape"), user.privilege)
@@ -183,6 +200,8 @@ class IpmiFront:
         self._rack.counted(self._bmc.name, known.name)
         if privilege < known.needs:
             return INSUFFICIENT_PRIVILEGE, b""
+        if self._hasty():
+            return NODE_BUSY, b""
         path = known.about(data)
         fault = self._rack.fire(self._bmc.name, known.name, path)
         action = fault.action if fault else ""
@@ -208,8 +227,19 @@ class IpmiFront:
             self._wire.drop_sessions()
         return None if action == "drop_after" else (code, answer)
 
+    def _hasty(self) -> bool:
+        """Whether it was asked again too soon."""
+        now = time.monotonic()
+        if now - self._good_at < self._min_interval_s:
+            return True
+        self._good_at = now
+        return False
+
     def _applied(self, name: str, path: str, data: bytes) -> None:
         if name == "set-user-password":
             user = self.users.slots[data[0] & 0x3F]
             self._rack.password_changed(self._bmc.name, user.username, user.password)
+        if name == "chassis-control" and path in ("on", "cycle") and self._failing_after_power_on:
+            self._failing_logins = self._failing_after_power_on
+            self._wire.drop_sessions()
         self._rack.wrote(self._bmc.name, self._bmc.machine.name, name, path, "effect")

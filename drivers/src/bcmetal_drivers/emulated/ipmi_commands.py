@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -151,7 +150,7 @@ class Commands:
         uefi = flags & EFI and not self._forgets_uefi
         once = self._forgets_persistence or not flags & PERSISTENT
         self._machine.arm(device, once, BootMode.UEFI if uefi else BootMode.LEGACY)
-        self._armed_at = time.monotonic()
+        self._armed_at = self._machine.now()
         return DONE, b""
 
     def get_boot_options(self, data: bytes) -> Reply:
@@ -168,7 +167,7 @@ class Commands:
 
     def _let_flags_lapse(self) -> None:
         armed_at = self._armed_at
-        if armed_at is None or self._keep_flags or time.monotonic() - armed_at < self._flags_lapse_s:
+        if armed_at is None or self._keep_flags or self._machine.now() - armed_at < self._flags_lapse_s:
             return
         self._machine.arm(BootDevice.NONE, once=True)
         self._armed_at = None
@@ -200,6 +199,8 @@ class Commands:
             board_serial=of.board_serial,
             asset_tag=self._machine.asset_tag,
         )
+        if self._fru == "checksum":  # of the product area, which is the last
+            return image[:-1] + bytes((image[-1] ^ 0xFF,))
         return image[:8] + b"\xff" * (len(image) - 8) if self._fru == "garbled" else image
 
     # ------------------------------------------------------------ users

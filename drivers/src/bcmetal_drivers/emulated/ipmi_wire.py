@@ -253,7 +253,7 @@ class Wire(pyghmi_bmc.Bmc):  # type: ignore[misc]  # pyghmi has no types
         self.uuid = guid
         self.max_sessions = 8
         self.kg: bytes | None = None
-        self.authcap = bytes((0, 1, 0x80, 0x04, 0x02, 0, 0, 0, 0))  # channel 1; IPMI 2.0 only; named users
+        self.knows_ipmi_2 = True
         self.socket: socket.socket | None = None
         self.stopping = threading.Event()  # what a delayed answer waits on
         self._name = name
@@ -261,6 +261,13 @@ class Wire(pyghmi_bmc.Bmc):  # type: ignore[misc]  # pyghmi has no types
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._wake: socket.socket | None = None
+
+    @property
+    def authcap(self) -> bytes:
+        """Channel 1, named users; IPMI 2.0 only, or MD5 of 1.5 only (which is not spoken here)."""
+        return bytes(
+            (0, 1, 0x80, 0x04, 0x02, 0, 0, 0, 0) if self.knows_ipmi_2 else (0, 1, 0x04, 0x04, 0x01, 0, 0, 0, 0)
+        )
 
     def start(self) -> None:
         self.socket = self.serversocket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

@@ -181,6 +181,10 @@ class Machine:
     def macs(self) -> tuple[str, ...]:
         return self.hardware.macs
 
+    def now(self) -> float:
+        """On the rack's clock."""
+        return self._clock()
+
     # ------------------------------------------------------------ power
 
     @property
