@@ -69,6 +69,7 @@ class Commands:
         self._fru = "good"
         self._tells_light = True
         self._light_stays = True
+        self._already_there_d5 = False
         self._selectors: Mapping[int, BootDevice] = SELECTORS
         self._forgets_persistence = False
         self.lan = Lan(machine, host)
@@ -81,7 +82,7 @@ class Commands:
         """See `IpmiFront.set`."""
         known = (
             *("flags_lapse_s", "parameter_3", "forgets_uefi", "forgets_persistence", "password_bytes", "fru"),
-            *("tells_light", "light_stays", "selectors"),
+            *("tells_light", "light_stays", "selectors", "already_there_d5"),
         )
         if name not in known:
             raise ValueError(f"an IPMI BMC of the rack has no setting {name!r}")
@@ -124,6 +125,9 @@ class Commands:
         if action is None:
             return INVALID_DATA, b""
         self._let_flags_lapse()
+        on = self._machine.power in (PowerState.ON, PowerState.POWERING_ON)
+        if self._already_there_d5 and action in (PowerAction.ON, PowerAction.OFF) and on is (action is PowerAction.ON):
+            return WRONG_STATE, b""
         try:
             self._machine.set_power(action)
         except WrongState:
