@@ -13,7 +13,7 @@ from bcmetal_drivers.emulated.behaviours import REGISTRY, TABLES
 
 HERE: Final = Path(__file__).parent
 TESTS: Final = HERE.parent
-UNTOLD: Final = ("Boot", "Tasks, firmware, BIOS", "IPMI")
+UNTOLD: Final = ("Boot", "Tasks, firmware, BIOS")
 BUNDLES: Final = "Makers, and several at once"
 
 # Kinds of behaviour, by where they are met, and the profiles that show each.
@@ -144,6 +144,37 @@ KINDS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         "sections that are missing": ("sections-404", "sections-400", "sections-time-out"),
         "another's name on the machine": ("manufacturer-is-another",),
         "a device missing until the BMC is reset": ("device-missing-until-the-bmc-is-reset",),
+    },
+    "IPMI": {
+        "boot flags lapse": ("ipmi-flag-expires",),
+        "flags and persistence are lost, makers' selectors": (
+            "ipmi-forgets-uefi",
+            "ipmi-loses-flags-once",
+            "ipmi-forgets-persistence",
+            "ipmi-supermicro-selectors",
+        ),
+        "suites, and privilege of the account": (
+            "ipmi-suite-3-only",
+            "ipmi-suite-17-only",
+            "ipmi-no-encryption",
+            "ipmi-1.5-only",
+            "ipmi-cipher-0",
+            "ipmi-operator-account",
+        ),
+        "busy codes, and time between commands": (
+            "ipmi-busy",
+            "ipmi-a-second-between-commands",
+            "ipmi-already-there-d5",
+            "ipmi-power-lags",
+            "ipmi-answers-lost",
+        ),
+        "numeric and long names and passwords": ("ipmi-password-of-16-bytes",),
+        "logins fail after power-on, sessions are forgotten": (
+            "ipmi-logins-fail-after-power-on",
+            "ipmi-forgets-sessions",
+        ),
+        "a stale serial console": ("ipmi-stale-console",),
+        "a bad FRU": ("ipmi-fru-checksum", "ipmi-fru-garbled", "ipmi-fru-absent"),
     },
 }
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
+import shutil
+import subprocess
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -10,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from pydantic import SecretStr
 
 from agent_life.machine import SimulatedMachine
 from agent_life.site import LifeSite, a_life_site
@@ -17,7 +21,7 @@ from bcmetal.errors import LAST_ERRORS
 from bcmetal.settings import Ipmi
 from bcmetal.states import State, Verb
 from bcmetal.workflows.machine import Line
-from bcmetal_drivers.capabilities import BootDevice, BootMode, BootOnce, ConsoleStreams, Limits, PowerState, need
+from bcmetal_drivers.capabilities import BootDevice, BootMode, BootOnce, ConsoleStreams, Limits, Power, PowerState, need
 from bcmetal_drivers.emulated.behaviours import REGISTRY
 from bcmetal_drivers.emulated.ipmi import IpmiFront
 from bcmetal_drivers.emulated.rack import EmulatedBmc
@@ -72,6 +76,9 @@ class Row:
     quirks: Mapping[str, Any] = field(default_factory=dict)
     pool: Ipmi = AS_USUAL
     deep: bool = True
+    password: str = ""  # another than what the rack made up
+    enrolled_with: str = ""  # another than the BMC's
+    rotates: bool = False  # its commission gives the BMC a password of its own
     note: str = ""
 
     def __str__(self) -> str:
@@ -137,6 +144,35 @@ async def the_console_is_taken_over(case: Case) -> None:
     assert not case.front.serial.in_use
 
 
+async def a_password_of_16_bytes(case: Case) -> None:
+    """The BMC has a new one, as long as it takes, and the daemon knows it."""
+    assert len(case.bmc.password.get_secret_value()) == 16
+    line = await case.line()
+    assert await line.call(need(line.bmc, Power).power_state) is PowerState.OFF
+
+
+async def the_limit_is_named(case: Case) -> None:
+    await no_name_was_told(case)
+    assert "20 bytes" in await case.message()
+
+
+async def cipher_0_was_closed(case: Case) -> None:
+    """Read back by the driver, and by somebody who comes with no password at all."""
+    assert case.front.suites == (3, 17)
+    assert "network-interface" not in await case.life.site.conditions(case.node_id)
+    if shutil.which("ipmitool") is not None:
+        assert await asyncio.to_thread(_without_a_password, case.bmc) != 0
+        case.front.set("suites", (17, 3, 0))
+        assert await asyncio.to_thread(_without_a_password, case.bmc) == 0
+
+
+def _without_a_password(bmc: EmulatedBmc) -> int:
+    where = ["-I", "lanplus", "-C", "0", "-H", bmc.host, "-p", str(bmc.port), "-N", "1", "-R", "1"]
+    command = ["ipmitool", *where, "-U", bmc.username, "-E", "power", "status"]
+    env = {"IPMITOOL_PASSWORD": secrets.token_hex(8), "PATH": "/usr/bin:/usr/sbin:/bin"}
+    return subprocess.run(command, capture_output=True, timeout=20, check=False, env=env).returncode
+
+
 ROWS = (
     Row("ipmi-flag-expires", quirks={"power_lag_s": 45.0}, judge=anew_where_the_flag_was_gone),
     Row("ipmi-forgets-uefi", judge=in_whatever_mode),
@@ -148,8 +184,12 @@ ROWS = (
     Row("ipmi-no-encryption", fails="bmc-insecure-transport", judge=no_name_was_told),
     Row("ipmi-no-encryption", pool=Ipmi(legacy=True), note="legacy"),
     Row("ipmi-1.5-only", fails="bmc-insecure-transport", judge=no_name_was_told),
+    Row("ipmi-cipher-0", until=Verb.COMMISSION, judge=cipher_0_was_closed),
     Row("ipmi-operator-account", fails="bmc-refused", judge=the_privilege_is_named),
     Row("ipmi-operator-account", pool=Ipmi(privilege="OPERATOR"), note="asked-for-less"),
+    Row("ipmi-password-of-16-bytes", until=Verb.COMMISSION, rotates=True, judge=a_password_of_16_bytes),
+    Row("ipmi-password-of-16-bytes", password=f"00{secrets.randbelow(10**10)}", note="numeric"),
+    Row("ipmi-password-of-16-bytes", enrolled_with=secrets.token_hex(11), fails="bmc-refused", judge=the_limit_is_named, note="too-long"),
     Row("ipmi-busy", judge=switched_once),
     Row("ipmi-a-second-between-commands", quirks={"min_interval_s": 0.1}, deep=False),  # its second is a real one
     Row("ipmi-already-there-d5", until=Verb.COMMISSION, judge=switched_once),
@@ -193,7 +233,14 @@ class Shared:
         bmc.behave(row.behaviour)
         bmc.set(unknown_names="refused", **row.quirks)
         life.site.set_pool(ipmi=row.pool)
-        case = Case(life, bmc, machine, await life.enroll(name))
+        _rotates(life, row.rotates)
+        case = Case(life, bmc, machine, "")
+        if row.password:
+            bmc.password = case.front.users.slots[2].password = SecretStr(row.password)
+        before = bmc.password
+        bmc.password = SecretStr(row.enrolled_with) if row.enrolled_with else before
+        case.node_id = await life.enroll(name)
+        bmc.password = before
         found = life.plant(name)
         for verb, wanted in LIFE:
             state = await (
@@ -217,6 +264,13 @@ class Shared:
         if REGISTRY[row.behaviour].rules:
             assert bmc.fired(row.behaviour) > 0, "it was never met"
         bmc.front.stop()
+
+
+def _rotates(life: LifeSite, rotates: bool) -> None:
+    settings = life.site.settings
+    profile = settings.profiles.commission["standard"].model_copy(update={"rotate_bmc": rotates})
+    profiles = settings.profiles.model_copy(update={"commission": {"standard": profile}})
+    life.site.settings = settings.model_copy(update={"profiles": profiles})
 
 
 async def _failed(case: Case, code: str, state: State) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import threading
 import time
@@ -9,10 +10,13 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
+from pyghmi.ipmi.private import session as pyghmi_session
 
+from bcmetal_drivers import ipmi_session
 from bcmetal_drivers.capabilities import (
     Accounts,
     Baseline,
@@ -561,4 +565,23 @@ def test_no_thread_and_no_session_stays_behind() -> None:
     before = threading.active_count()
     with an_ipmi_bench() as bench, driving(bench) as bmc:
         bmc.inventory()
+        bmc.sensors()
+        bmc.event_log()
+        console = bmc.open_console()
+        console.close()
     assert threading.active_count() == before
+    assert pyghmi_session.iothread is None
+    assert pyghmi_session.iosockets == []
+    tables = pyghmi_session.Session
+    for table in (tables.bmc_handlers, tables.waiting_sessions, tables.initting_sessions, tables.keepalive_sessions):
+        assert not table
+    assert not tables.socketpool
+
+
+def test_pyghmi_is_behind_one_door() -> None:
+    """Its framing in the session, its tables of words, its reading of FRUs; nothing else of the drivers knows that there is one."""
+    package = Path(ipmi_session.__file__).parent
+    using = {
+        path.name for path in package.glob("*.py") if re.search(r"^\s*(import|from) pyghmi", path.read_text(), re.M)
+    }
+    assert using == {"ipmi_session.py", "ipmi_words.py", "ipmi_fru.py"}

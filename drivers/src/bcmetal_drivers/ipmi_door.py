@@ -101,6 +101,11 @@ class IpmiDoor:
             self._session.close()
             self._session = None
 
+    @property
+    def speaks_old_ipmi(self) -> bool:
+        """Whether its open session is one of IPMI 1.5."""
+        return self._session is not None and self._session.ipmiversion == 1.5
+
     def another_session(self) -> IpmiSession:
         """An open one beside that of this door, the caller's to close. Raises Refused where the BMC is only observed."""
         if not self.limits.write_allowed:

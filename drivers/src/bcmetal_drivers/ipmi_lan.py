@@ -256,6 +256,8 @@ def _close_suites(door: IpmiDoor, channel: int, weak: Callable[[int], bool]) -> 
 
 
 def _close_old_ipmi(door: IpmiDoor, channel: int) -> None:
+    if door.speaks_old_ipmi:
+        raise Refused(f"{door.address}: IPMI 1.5 is what we come in by")
     before = _parameter(door, channel, AUTH_TYPES)
     if before is None:
         raise Unsupported(f"{door.address}: does not tell its authentication types of IPMI 1.5")

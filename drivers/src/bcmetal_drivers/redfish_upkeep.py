@@ -13,6 +13,7 @@ from bcmetal_drivers import (
     redfish_host_ways,
     redfish_indicator,
     redfish_logs,
+    redfish_network_ways,
     redfish_sensors,
 )
 from bcmetal_drivers.capabilities import (
@@ -29,6 +30,7 @@ from bcmetal_drivers.capabilities import (
     HostWays,
     Indicator,
     LogEntry,
+    NetworkWays,
     Sensor,
     Sensors,
 )
@@ -100,6 +102,14 @@ class Upkeep(ABC):
         with self._call() as tree:
             redfish_host_ways.close(tree, name)
 
+    def network_ways(self) -> tuple[HostWay, ...]:
+        with self._call() as tree:
+            return redfish_network_ways.network_ways(tree)
+
+    def close_network_way(self, name: str) -> None:
+        with self._call() as tree:
+            redfish_network_ways.close(tree, name)
+
 
 _conforms_sensors: type[Sensors] = Upkeep
 _conforms_log: type[EventLog] = Upkeep
@@ -110,3 +120,4 @@ _conforms_clock: type[BmcClock] = Upkeep
 _conforms_network: type[BmcNetwork] = Upkeep
 _conforms_console: type[Console] = Upkeep
 _conforms_ways: type[HostWays] = Upkeep
+_conforms_network_ways: type[NetworkWays] = Upkeep

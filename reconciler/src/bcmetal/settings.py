@@ -232,6 +232,7 @@ class CommissionProfile(_Erasing):
     bios: dict[BiosName, BiosSetting] = {}
     unsupported: Literal["fail", "skip"] = "fail"
     close_host_ways: bool = True
+    close_network_ways: bool = True
     rotate_bmc: bool = False
     expect: Expect = Expect()
     bom: Path | None = None

@@ -1,11 +1,15 @@
-"""The host's way into its BMC, closed before a tenant is on the host: root there needs no password for it."""
+"""Ways into the BMC, closed before a tenant is on its host: the host's own, for which root needs no password, and weak ones from the network."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from bcmetal.decisions import Again, Done
 from bcmetal.workflows.machine import Machine, Outcome
-from bcmetal_drivers.capabilities import HostWays, need, offers
+from bcmetal_drivers.capabilities import HostWays, NetworkWays, need, offers
 from bcmetal_drivers.errors import NotAsAsked, Refused, Unsupported
+
+OWN_WAYS: Final = {"ipmi": "ipmi-over-lan"}  # by the scheme of the BMC's address
 
 
 async def close_the_host_ways(m: Machine) -> Outcome:
@@ -40,6 +44,41 @@ async def close_the_host_ways(m: Machine) -> Outcome:
         _told(m, "open", f"root on this machine can reach its BMC without a password: {', '.join(still)}")
     else:
         m.condition("host-interface", "ok")
+    return Done()
+
+
+async def close_the_network_ways(m: Machine) -> Outcome:
+    """IPMI's weak spots (cipher suite 0, suites without encryption, IPMI 1.5, users without a name), and IPMI itself where Redfish serves.
+
+    Not the way that we come in by; what stays open is told by the condition `network-interface`.
+    """
+    profile = m.asked.commission_profile
+    if not offers(m.bmc, NetworkWays) or (profile is not None and not profile.close_network_ways):
+        return Done()
+    try:
+        ways = await m.look(need(m.bmc, NetworkWays).network_ways)
+    except Unsupported:
+        return Done()
+    ours = OWN_WAYS.get(m.address.scheme)
+    weak = [way for way in ways if way.open and way.name != ours]
+    tried: dict[str, str] = dict(m.memo.get("network_ways_tried") or {})
+    for way in weak:
+        if not way.closable or way.name in tried:
+            continue
+        try:
+            await m.act(need(m.bmc, NetworkWays).close_network_way, way.name)
+        except (Unsupported, Refused, NotAsAsked) as error:
+            m.remember(network_ways_tried={**tried, way.name: str(error)[:200]})
+        else:
+            m.remember(network_ways_tried={**tried, way.name: "the BMC acknowledged, and shows it open"})
+        return Again("looks whether the BMC's weak way in is closed", 0.0)
+    if weak:
+        still = ", ".join(f"{way.name} ({tried[way.name]})" if way.name in tried else way.name for way in weak)
+        m.condition(
+            "network-interface", "warning", "open", f"its BMC's network has weak ways in that stay open: {still}"
+        )
+    else:
+        m.condition("network-interface", "ok")
     return Done()
 
 

@@ -14,8 +14,9 @@
 12. erase_the_drives      by the BMC, each job followed to its end
 13. verify_the_erase      each drive read back and recorded
 14. close_the_host_ways   the host's ways into its BMC, as far as the maker allows
-15. rotate_the_password   a password of its own for the BMC, where the profile says so
-16. record_the_baseline   what the BMC must be like again at release
+15. close_the_network_ways   IPMI's weak spots, and IPMI itself where Redfish serves
+16. rotate_the_password   a password of its own for the BMC, where the profile says so
+17. record_the_baseline   what the BMC must be like again at release
 
 Where the profile has tests, a bill of materials, or methods of erasing that are the agent's, the machine starts its ramdisk after 10. Step 3
 is `intend_the_erase` then, unless the BMC erases: it plans at 3 as above, and does 11 to 13 after the agent's part. That is:
@@ -42,7 +43,7 @@ from bcmetal.decisions import Done, Failed
 from bcmetal.store.values import SetNode, StoreBaseline
 from bcmetal.workflows.asked import Asked
 from bcmetal.workflows.bios import reset_the_keys, set_secure_boot, set_the_bios, set_the_boot_mode
-from bcmetal.workflows.closing import close_the_host_ways
+from bcmetal.workflows.closing import close_the_host_ways, close_the_network_ways
 from bcmetal.workflows.erasing import ERASE, plan_the_erase, say_not_erased
 from bcmetal.workflows.erasing_inside import INSIDE, intend_the_erase
 from bcmetal.workflows.inside import look_from_inside
@@ -102,7 +103,7 @@ async def record_the_baseline(m: Machine) -> Outcome:
 
 
 SETTINGS = (set_the_boot_mode, set_secure_boot, reset_the_keys, set_the_bios)
-CLOSE = (close_the_host_ways, *only_where(_of_its_own, rotate_the_password))
+CLOSE = (close_the_host_ways, close_the_network_ways, *only_where(_of_its_own, rotate_the_password))
 STEPS = (
     know_the_machine,
     compare_the_profile,
