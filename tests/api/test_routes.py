@@ -17,11 +17,12 @@ from bcmetal.store import keys
 
 # The actions of api.md's table; `None`: the whole tenant's.
 NEEDED: Final[dict[str, Action]] = {
-    **dict.fromkeys(("list", "get", "inventory", "logs", "timeline", "plan"), Action.READ),
+    **dict.fromkeys(("list", "get", "inventory", "logs", "timeline", "plan", "sensors", "eventLog"), Action.READ),
     **dict.fromkeys(("enroll", "update"), Action.ENROLL),
     **dict.fromkeys(("inspect", "refresh", "deploy", "service", "retry", "abort", "adopt"), Action.OPERATE),
     **dict.fromkeys(("setMaintenance", "setProtected", "identify", "resetBmc"), Action.OPERATE),
-    **dict.fromkeys(("rescue", "unrescue", "console"), Action.RESCUE),
+    **dict.fromkeys(("readSensors", "readEventLog", "clearEventLog"), Action.OPERATE),
+    **dict.fromkeys(("rescue", "unrescue", "console", "consoleWays"), Action.RESCUE),
     **dict.fromkeys(("commission", "release"), Action.ERASE),
     **dict.fromkeys(("retire", "remove"), Action.RETIRE),
     **dict.fromkeys(("setBmcCredentials", "rotateBmcCredentials"), Action.CREDENTIALS),

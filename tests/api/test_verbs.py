@@ -65,12 +65,18 @@ def test_a_random_password_waits_until_the_vaults_recovery_was_exercised(site: S
     answer = site.of(node_id, "rotateBmcCredentials")
     assert (answer.code, answer.error["details"]["reason"]) == ("INVALID_STATE", "recovery-not-exercised")
     assert "bcmetal vault recovery" in answer.error["message"]
+    rotating = {"standard": {"erase": "none", "rotate_bmc": True}}
+    site.change(lambda doc: doc["profiles"].update(commission=rotating, release=rotating))
+    for verb, state in (("commission", "inspected"), ("release", "deployed")):
+        site.put(node_id, state=state)
+        refused = site.of(node_id, verb, confirmErase=node_id)
+        assert refused.error["details"]["reason"] == "recovery-not-exercised"
     site.loop.run_until_complete(site.store.write(meta.put, meta.RECOVERY, site.vault.key_id))
     assert site.of(node_id, "rotateBmcCredentials").doc["nodeId"] == node_id
     assert [one["verb"] for one in site.operations(node_id) if one["kind"] == "side"] == ["rotateBmcCredentials"]
 
 
-@pytest.mark.parametrize("name", ["service", "console", "resetBmc", "identify"])
+@pytest.mark.parametrize("name", ["service"])
 def test_what_this_build_does_not_have_says_so(site: Site, name: str) -> None:
     node_id = site.enroll()
     answer = site.of(node_id, name, steps=["firmware"])
@@ -233,6 +239,29 @@ def test_a_side_operation_is_queued_and_is_the_answers_operation(site: Site) -> 
     assert site.operations(node_id)[0]["input"] == {"action": "softOff"}
     [listed] = site.metal("list").doc["nodes"]
     assert [(one["verb"], one["status"]) for one in listed["sideOperations"]] == [("setPower", "queued")]
+
+
+def test_what_was_never_read_of_a_bmc_is_null(site: Site) -> None:
+    node_id = site.enroll()
+    for method, key in (("sensors", "sensors"), ("eventLog", "entries"), ("consoleWays", "ways")):
+        answer = site.of(node_id, method).doc
+        assert (answer["node"]["nodeId"], answer["takenAt"], answer[key]) == (node_id, None, None)
+
+
+def test_the_way_to_a_console_is_told_as_a_security_event(site: Site) -> None:
+    node_id = site.enroll()
+    operation = site.of(node_id, "console").doc["operation"]
+    [event] = [one for one in site.events() if one.type == "security.access.console"]
+    assert (event.node_id, event.data) == (node_id, {"by": "key:admin", "operationId": operation["id"]})
+
+
+def test_what_a_bmc_is_asked_for_is_bounded(site: Site) -> None:
+    node_id = site.enroll()
+    assert site.of(node_id, "readEventLog", limit=501).code == "INVALID_INPUT"
+    assert site.of(node_id, "identify", on="perhaps").code == "INVALID_INPUT"
+    for method, given in (("readEventLog", {"limit": 100}), ("identify", {"on": True}), ("resetBmc", {})):
+        site.of(node_id, method)
+        assert site.operations(node_id)[0]["input"] == given
 
 
 def test_new_credentials_are_a_candidate_until_they_are_proven(site: Site) -> None:

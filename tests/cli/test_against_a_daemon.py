@@ -348,6 +348,29 @@ def test_a_failed_operation_gives_exit_code_one_and_its_hint(run: Run, site: Sit
     assert "it is gone" in removed.out
 
 
+def test_a_bmc_gets_a_password_of_its_own_once_the_vault_can_be_recovered(
+    site: Site, run: Run, node: str, tmp_path: Path
+) -> None:
+    bmc, file, config = site.redfish[0], tmp_path / "recovery.json", str(site.config)
+    before = bmc.password.get_secret_value()
+    refused = run("node", "rotate-credentials", node, "--wait")
+    assert refused.code != 0
+    assert "bcmetal vault recovery export" in refused.err
+    code = run("vault", "recovery", "export", str(file), "--config", config)
+    assert code.code == 0, code.err
+    proven = run("vault", "recovery", "verify", str(file), "--config", config, stdin=code.out)
+    assert proven.code == 0, proven.err
+    rotated = run("node", "rotate-credentials", node, "--wait", "--timeout", "60s", "--json")
+    assert (rotated.code, rotated.doc["results"][0]["outcome"]) == (0, "done"), rotated.err
+    after = bmc.password.get_secret_value()
+    assert after != before
+    told = run("vault", "reveal", node, "--reason", "a test", "--config", config)
+    assert told.out == f"current\t{bmc.username}\t{after}\n"
+    assert after not in rotated.out + rotated.err + run("timeline", node, "--json").out + run("audit", "--json").out
+    powered = run("node", "power", "off", node, "--wait", "--timeout", "60s")
+    assert powered.code == 0, powered.err
+
+
 def test_a_revoked_key_is_refused_at_once(site: Site, tmp_path: Path) -> None:
     key = create_key(site.config, "leaver", "platform", None)
     (tmp_path / "admin.key").touch(mode=0o600)
@@ -405,3 +428,24 @@ def test_a_document_never_shares_its_stream(site: Site, run: Run, node: str) -> 
     assert ran.returncode == 0, ran.stderr
     assert json.loads(ran.stdout)["results"][0]["outcome"] == "done"
     assert ran.stderr == ""
+
+
+# ---------------------------------------------------------------- the BMC itself
+
+
+def test_sensors_events_light_console_and_restart(run: Run, site: Site, node: str) -> None:
+    table = run("node", "sensors", node)
+    assert table.code == 0, table.err
+    assert "Inlet Temp" in table.out
+    assert "draws " in table.out
+    sensors = json.loads(run("--json", "node", "sensors", node, "--last").out)
+    assert {one["name"] for one in sensors["sensors"]} >= {"Inlet Temp", "Fan 1"}
+    assert run("node", "events", node, "--last").out == f"events of {node} were never read: leave out --last\n"
+    assert "the log is empty" in run("node", "events", node).out
+    assert run("node", "clear-events", node, "--wait").code == 0
+    assert "The event log was cleared." in run("node", "events", node, "--limit", "5").out
+    assert run("node", "identify", node, "--wait").code == 0
+    ways = run("console", node)
+    assert ways.code == 0, ways.err
+    assert f"USER@{site.redfish[0].host}" in ways.out
+    assert json.loads(run("--json", "console", node, "--last").out)["ways"][0]["kind"] == "ssh"

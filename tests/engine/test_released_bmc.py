@@ -65,8 +65,11 @@ def test_a_planted_account_directory_subscription_and_protocol_are_removed(on_a_
     async def scenario(site: Site) -> None:
         bmc, node_id = await deployed(site)
         plant(bmc)
+        order = list(bmc.machine.board.boot_order)
+        bmc.host_side.put_first(order[-1])
         assert await site.live(node_id, Verb.RELEASE) is State.AVAILABLE, (await site.node(node_id)).last_error
         there = front(bmc)
+        assert bmc.machine.board.boot_order == order
         assert {one.username for one in there.accounts.slots.values()} == {bmc.username, "monitoring"}
         assert not there.outlets.directories["LDAP"].enabled
         assert there.outlets.subscriptions == {}
@@ -90,7 +93,8 @@ def test_bios_settings_are_put_back_by_a_start_of_the_machine_that_is_off_again_
         bmc, node_id = await deployed(site)
         machine = bmc.machine
         before = dict(machine.board.bios)
-        machine.board.bios |= {"SriovGlobalEnable": "Enabled", "BootRetryCount": 9}
+        bmc.host_side.change_bios("SriovGlobalEnable", "Enabled")
+        bmc.host_side.change_bios("BootRetryCount", 9)
         machine.board.bios_pending["AcPowerRecovery"] = "On"
         assert await site.live(node_id, Verb.RELEASE) is State.AVAILABLE, (await site.node(node_id)).last_error
         assert machine.board.bios == before

@@ -221,7 +221,10 @@ def test_protection_ends_at_its_moment(
     assert decide(node, verb, params, pool, NOW) == decide(replace(node, protected=False), verb, params, pool, NOW)
 
 
-LOOKS = {Verb.INSPECT, Verb.ADOPT, Verb.REMOVE, SideVerb.REFRESH, SideVerb.UPDATE, SideVerb.SET_BMC_CREDENTIALS}
+LOOKS = {
+    *(Verb.INSPECT, Verb.ADOPT, Verb.REMOVE, SideVerb.REFRESH, SideVerb.UPDATE, SideVerb.SET_BMC_CREDENTIALS),
+    *(SideVerb.READ_SENSORS, SideVerb.READ_EVENT_LOG),
+}
 
 
 def test_observe_mode_passes_no_write() -> None:

@@ -99,7 +99,6 @@ def test_all_faults_are_named_at_once_each_by_its_path(doc: dict[str, Any]) -> N
     [
         (("daemon",), "backup", {"every_s": 900}),
         (("pools", "gpu"), "gates", {"before_boot": "https://switch.example/vlan"}),
-        (("profiles", "commission", "standard"), "firmware", "baseline-2026q3"),
     ],
 )
 def test_what_this_build_does_not_have_is_said_to_come_later(
@@ -141,6 +140,17 @@ def test_a_key_that_opens_nothing_is_refused_when_it_is_read(doc: dict[str, Any]
 def test_a_hold_names_who_may_log_in(doc: dict[str, Any]) -> None:
     del doc["profiles"]["commission"]["standard"]["hold_keys"]
     assert set(faults(doc)) == {"profiles.commission.standard.hold_keys"}
+
+
+def test_a_firmware_baseline_is_there_and_its_images_have_checksums(doc: dict[str, Any]) -> None:
+    doc["profiles"]["commission"]["standard"]["firmware"] = "q3"
+    assert set(faults(doc)) == {"profiles.commission.standard.firmware"}
+    doc["firmware"] = {
+        "q3": {"BIOS": {"version": "2.15", "url": "https://mirror.example/bios.exe"}, "BMC": {"version": "7"}}
+    }
+    assert set(faults(doc)) == {"firmware.q3.BIOS.sha256"}
+    doc["firmware"]["q3"]["BIOS"]["sha256"] = "ab" * 32
+    assert "mirror.example" in check(doc).image_hosts()
 
 
 def test_a_bios_setting_is_a_plain_value_under_a_plain_name(doc: dict[str, Any]) -> None:

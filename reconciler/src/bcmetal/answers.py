@@ -214,6 +214,53 @@ class InventoryAnswer(Answer):
     inventories: list[InventoryView] | None = None
 
 
+class SensorView(Answer):
+    """`value` null: no reading at that time. `unit`: as in Redfish (UCUM). `thresholds`: `upper-critical` and the like."""
+
+    name: str
+    kind: str
+    value: float | None
+    unit: str | None
+    health: str | None
+    thresholds: dict[str, float]
+
+
+class SensorsAnswer(Answer):
+    node: NodeView
+    taken_at: str | None
+    sensors: list[SensorView] | None
+    power_draw_w: float | None = Field(description="what the machine drew then, in watts")
+
+
+class LogEntryView(Answer):
+    """`at` as the BMC's clock had it."""
+
+    ref: str
+    at: str | None
+    severity: str | None
+    message: str
+    sensor: str | None
+
+
+class EventLogAnswer(Answer):
+    node: NodeView
+    taken_at: str | None
+    entries: list[LogEntryView] | None
+
+
+class ConsoleWay(Answer):
+    kind: str = Field(description="ssh, ipmi-sol, telnet or web")
+    host: str
+    port: int
+    how: str = Field(description="what a person types there; empty where nothing is known")
+
+
+class ConsoleWaysAnswer(Answer):
+    node: NodeView
+    taken_at: str | None
+    ways: list[ConsoleWay] | None
+
+
 class StepRun(Answer):
     step: str
     attempt: int

@@ -408,6 +408,22 @@ class SetPower(NodeMutation):
     action: Literal["on", "off", "softOff", "cycle", "nmi", "softRestart", "powerCycle", "pushButton"]
 
 
+class Identify(NodeMutation):
+    on: bool = True
+
+
+class ResetBmc(NodeMutation):
+    """`hard`: at once, whatever the BMC is doing. The machine goes on either way."""
+
+    hard: bool = False
+
+
+class ReadEventLog(NodeMutation):
+    """`limit`: the newest so many."""
+
+    limit: int = Field(100, ge=1, le=500)
+
+
 class SetBmcCredentials(NodeMutation):
     username: Username
     password: Password

@@ -38,6 +38,7 @@ from bcmetal.settings_words import (
     Attestor,
     BiosName,
     BiosSetting,
+    ComponentPattern,
     Erase,
     IdentityName,
     PoolId,
@@ -177,6 +178,17 @@ class Image(_Named):
         return "iso" if self.format == "iso" else "image"
 
 
+class FirmwareImage(_Table):
+    """What a component's firmware is to be. `models`: a regular expression for the whole model name of the machines that it is for.
+    Without an address the version is only compared."""
+
+    version: Annotated[str, StringConstraints(min_length=1, max_length=128)]
+    url: Annotated[str, AfterValidator(image_url)] | None = None
+    sha256: Sha256 | None = None
+    sha512: Sha512 | None = None
+    models: Annotated[str, AfterValidator(regular_expression)] | None = None
+
+
 class Tests(_Table):
     """The hardware tests of a commission. `disks`: smart asks the disks themselves, read also reads them from end to end for at most
     `disk_read_s`. `disk_floor_mbps`: megabytes a second that every disk must give. `network`: how many links must be up.
@@ -229,6 +241,7 @@ class CommissionProfile(_Erasing):
     boot_mode: Literal["uefi", "legacy"] | None = None
     secure_boot: bool | None = None
     secure_boot_keys: Literal["factory"] | None = None
+    firmware: Word | None = None
     bios: dict[BiosName, BiosSetting] = {}
     unsupported: Literal["fail", "skip"] = "fail"
     close_host_ways: bool = True
@@ -355,6 +368,7 @@ class Settings(_Table):
     networks: dict[Word, Network] = {}
     credentials: dict[Word, NamedCredential] = {}
     images: dict[Word, Image] = {}
+    firmware: dict[Word, dict[ComponentPattern, FirmwareImage]] = {}
     profiles: Profiles = Profiles()
     pools: dict[PoolId, Pool] = {}
     identities: tuple[IdentityEntry, ...] = ()
@@ -406,8 +420,10 @@ class Settings(_Table):
         return max(listing, key=lambda pair: pair[0])[1] if listing else None
 
     def image_hosts(self) -> tuple[str, ...]:
-        """What `boot.outbound` allows: the listed hosts and networks, and the hosts of the named images."""
-        named = (urlsplit(image.url).hostname or "" for image in self.images.values())
+        """What `boot.outbound` allows: the listed hosts and networks, and the hosts of the named images and firmware."""
+        urls = [image.url for image in self.images.values()]
+        urls += [one.url for images in self.firmware.values() for one in images.values() if one.url is not None]
+        named = (urlsplit(url).hostname or "" for url in urls)
         return tuple(dict.fromkeys((*self.daemon.images_from, *named)))
 
     def tenant_of(self, identity: str) -> str | None:

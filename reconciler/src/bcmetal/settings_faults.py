@@ -21,7 +21,6 @@ LATER: Final = frozenset(
     {
         *("metrics_listen", "backup"),
         "after_outage",
-        "firmware",
         *("gates", "oidc", "notify"),
     }
 )
@@ -113,6 +112,7 @@ def references(doc: Doc) -> list[Fault]:
         *_of_credentials(doc),
         *_of_claims(doc),
         *_of_images(doc),
+        *_of_firmware(doc),
         *_of_networks(doc),
         *_of_grants(doc),
     ]
@@ -214,6 +214,20 @@ def _of_images(doc: Doc) -> Iterator[Fault]:
     for name, image in _tables(doc, "images").items():
         if "sha256" not in image and "sha512" not in image:
             yield Fault(f"images.{name}.sha256", "is missing: an image is known by its sha256 or sha512")
+
+
+def _of_firmware(doc: Doc) -> Iterator[Fault]:
+    for name, baseline in _tables(doc, "firmware").items():
+        for component, image in _tables(baseline).items():
+            if "url" in image and "sha256" not in image and "sha512" not in image:
+                yield Fault(
+                    f"firmware.{name}.{component}.sha256", "is missing: an image is known by its sha256 or sha512"
+                )
+    for name, profile in _tables(doc, "profiles", "commission").items():
+        wanted = profile.get("firmware")
+        if isinstance(wanted, str) and wanted not in _tables(doc, "firmware"):
+            path = f"profiles.commission.{name}.firmware"
+            yield Fault(path, f"there is no [firmware.{wanted}]: add it, or name another")
 
 
 def _of_networks(doc: Doc) -> Iterator[Fault]:

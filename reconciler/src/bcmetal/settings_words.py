@@ -7,7 +7,7 @@ from ipaddress import ip_address, ip_network
 from typing import Annotated, Final, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, PlainValidator, StringConstraints
+from pydantic import AfterValidator, BeforeValidator, PlainValidator, StringConstraints
 
 from bcmetal_agent.tasks.doing import TaskFailed
 from bcmetal_agent.tasks.ssh_keys import key_line
@@ -166,5 +166,6 @@ Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$", to_lower=Tr
 Sha512 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{128}$", to_lower=True)]
 BiosName = Annotated[str, StringConstraints(pattern=r"^[!-~]{1,255}$")]
 BiosSetting = Annotated[bool | int | float | str, PlainValidator(bios_setting)]
+ComponentPattern = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(regular_expression)]
 Attestor = Literal["token", "discovery", "tpm"]
 Erase = Annotated[tuple[str, ...] | str, BeforeValidator(methods)]

@@ -66,6 +66,9 @@ class SideVerb(StrEnum):
     RESET_BMC = "resetBmc"
     IDENTIFY = "identify"
     CONSOLE = "console"
+    READ_SENSORS = "readSensors"
+    READ_EVENT_LOG = "readEventLog"
+    CLEAR_EVENT_LOG = "clearEventLog"
     CLEANUP = "cleanup"  # what an abort in maintenance left to be undone; queued by the daemon alone
 
 
@@ -160,6 +163,9 @@ SIDE_TABLE: Final = MappingProxyType(
         X.RESET_BMC: REST | FAILED,
         X.IDENTIFY: REST | FAILED,
         X.CONSOLE: REST | FAILED,
+        X.READ_SENSORS: REST | FAILED,
+        X.READ_EVENT_LOG: REST | FAILED,
+        X.CLEAR_EVENT_LOG: REST | FAILED,
         X.CLEANUP: REST | FAILED,
     }
 )
@@ -177,12 +183,13 @@ BMC_WRITES: Final[frozenset[Verb | SideVerb]] = frozenset(
         X.RESET_BMC,
         X.IDENTIFY,
         X.CONSOLE,
+        X.CLEAR_EVENT_LOG,
         X.CLEANUP,
     }
 )
 
 # Named in the table, and answered with `not-in-this-build` until what they need is there.
-NOT_IN_THIS_BUILD: Final[frozenset[Verb | SideVerb]] = frozenset({V.SERVICE, X.CONSOLE, X.RESET_BMC, X.IDENTIFY})
+NOT_IN_THIS_BUILD: Final[frozenset[Verb | SideVerb]] = frozenset({V.SERVICE})
 
 DEEP_INSPECT_BUDGET_S: Final = 45 * MINUTE_S
 BACKS_ALLOWED: Final = 3

@@ -158,6 +158,11 @@ class RedfishFront:
     def outlets(self) -> Outlets:
         return self._inside.outlets
 
+    @property
+    def firmware(self) -> dict[str, str]:
+        """Versions by component, live."""
+        return self._inside.firmware
+
     def set(self, name: str, value: object) -> None:
         self.quirks.set(name, value)
 

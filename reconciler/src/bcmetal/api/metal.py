@@ -47,7 +47,17 @@ async def inspect(call: Call[models.Inspect]) -> Json:
 async def commission(call: Call[models.Commission]) -> Json:
     """Make a machine ready to be deployed, by the named profile or the pool's."""
     check_input(call.input, call.settings, call.its_pool)
+    profile = call.settings.profiles.commission.get(call.input.profile or call.its_pool.commission)
+    if profile is not None and profile.rotate_bmc:
+        await _require_recovery(call)
     return await run_verb(call, Verb.COMMISSION, given_of(call, "profile", "confirm_erase"))
+
+
+async def _require_recovery(call: Call[Any]) -> None:
+    """Told here, and not after hours of work."""
+    if await call.store.read(meta.get, meta.RECOVERY) != call.services.vault.key_id:
+        why = "a random password would be lost with the vault's key: first `bcmetal vault recovery export` and `verify` on the daemon's host"
+        raise InvalidState(why, reason="recovery-not-exercised")
 
 
 def _deploy_actions(asked: models.Deploy) -> frozenset[Action]:
@@ -106,6 +116,9 @@ def _release_actions(asked: models.Release) -> frozenset[Action]:
 async def release(call: Call[models.Release]) -> Json:
     """Take the machine back: power off, erase by the profile, verify, compare the BMC with its baseline. Cannot be aborted."""
     check_input(call.input, call.settings, call.its_pool)
+    profile = call.settings.profiles.release.get(call.input.profile or call.its_pool.release)
+    if profile is not None and profile.rotate_bmc:
+        await _require_recovery(call)
     return await run_verb(call, Verb.RELEASE, given_of(call, "profile", "confirm_erase", "erase_waiver"))
 
 
@@ -282,25 +295,41 @@ async def rotate_bmc_credentials(call: Call[models.NodeMutation]) -> Json:
 
     Refused (`recovery-not-exercised`) until somebody proved that the vault's key can be recovered.
     """
-    if await call.store.read(meta.get, meta.RECOVERY) != call.services.vault.key_id:
-        why = "a random password would be lost with the vault's key: first `bcmetal vault recovery export` and `verify` on the daemon's host"
-        raise InvalidState(why, reason="recovery-not-exercised")
+    await _require_recovery(call)
     return await run_verb(call, SideVerb.ROTATE_BMC_CREDENTIALS)
 
 
-@method("metal", models.NotYet, NodeView, A.RESCUE)
-async def console(call: Call[models.NotYet]) -> Json:
-    """Not in this build."""
+@method("metal", models.NodeMutation, NodeView, A.RESCUE)
+async def console(call: Call[models.NodeMutation]) -> Json:
+    """Ask the BMC for the ways to the machine's serial console; `consoleWays` answers them once it did."""
     return await run_verb(call, SideVerb.CONSOLE)
 
 
-@method("metal", models.NotYet, NodeView, A.OPERATE)
-async def reset_bmc(call: Call[models.NotYet]) -> Json:
-    """Not in this build."""
-    return await run_verb(call, SideVerb.RESET_BMC)
+@method("metal", models.ResetBmc, NodeView, A.OPERATE)
+async def reset_bmc(call: Call[models.ResetBmc]) -> Json:
+    """Restart the BMC, and see that it stays back. The machine is not touched."""
+    return await run_verb(call, SideVerb.RESET_BMC, given_of(call, "hard"))
 
 
-@method("metal", models.NotYet, NodeView, A.OPERATE)
-async def identify(call: Call[models.NotYet]) -> Json:
-    """Not in this build."""
-    return await run_verb(call, SideVerb.IDENTIFY)
+@method("metal", models.Identify, NodeView, A.OPERATE)
+async def identify(call: Call[models.Identify]) -> Json:
+    """Switch the machine's identify light."""
+    return await run_verb(call, SideVerb.IDENTIFY, {"on": call.input.on})
+
+
+@method("metal", models.NodeMutation, NodeView, A.OPERATE)
+async def read_sensors(call: Call[models.NodeMutation]) -> Json:
+    """Read the sensors through the BMC; `sensors` answers them once it did."""
+    return await run_verb(call, SideVerb.READ_SENSORS)
+
+
+@method("metal", models.ReadEventLog, NodeView, A.OPERATE)
+async def read_event_log(call: Call[models.ReadEventLog]) -> Json:
+    """Read the newest entries of the BMC's event log; `eventLog` answers them once it did."""
+    return await run_verb(call, SideVerb.READ_EVENT_LOG, {"limit": call.input.limit})
+
+
+@method("metal", models.NodeMutation, NodeView, A.OPERATE)
+async def clear_event_log(call: Call[models.NodeMutation]) -> Json:
+    """Clear the BMC's event log. What was read of it before stays here."""
+    return await run_verb(call, SideVerb.CLEAR_EVENT_LOG)

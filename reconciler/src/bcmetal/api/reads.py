@@ -9,7 +9,16 @@ from pydantic import ValidationError
 from sqlalchemy import Connection
 
 from bcmetal import models
-from bcmetal.answers import InventoryAnswer, NodeList, NodeView, PlanAnswer, TimelineAnswer
+from bcmetal.answers import (
+    ConsoleWaysAnswer,
+    EventLogAnswer,
+    InventoryAnswer,
+    NodeList,
+    NodeView,
+    PlanAnswer,
+    SensorsAnswer,
+    TimelineAnswer,
+)
 from bcmetal.api.access import actions_on_pool, pool_of, pools_allowing, require
 from bcmetal.api.calls import METHODS, Call, Method, method
 from bcmetal.api.checks import check_input, kind_of
@@ -21,7 +30,7 @@ from bcmetal.decisions import Move, Refusal, decide, erases_disks
 from bcmetal.errors import BcmetalError, Fault, InvalidInput
 from bcmetal.settings import Action
 from bcmetal.states import NOT_IN_THIS_BUILD, WORKFLOWS, SideVerb, Verb
-from bcmetal.store import inventories, nodes, operations, views
+from bcmetal.store import inventories, nodes, operations, side_operations, views
 from bcmetal.store.inventories import InventoryRow
 from bcmetal.store.nodes import NodeFilter
 from bcmetal.store.values import Json, NodeRow
@@ -91,6 +100,35 @@ def _inventory(row: InventoryRow) -> dict[str, Any]:
         "sections": dict(row.sections),
         "doc": dict(row.doc),
     }
+
+
+async def _told(call: Call[models.OfNode], verb: SideVerb) -> tuple[dict[str, Any], Json]:
+    """The answer's frame, and what the last such reading of the BMC found."""
+    row = await node_of(call)
+    found = await call.store.read(side_operations.last_result, row.node_id, verb)
+    frame = {"node": await answer(call, row.node_id), "takenAt": None if found is None else stamp(found.at)}
+    return frame, {} if found is None else found.result
+
+
+@method("metal", models.OfNode, SensorsAnswer, A.READ)
+async def sensors(call: Call[models.OfNode]) -> Json:
+    """The sensors as they were read last by `readSensors`; null before the first time."""
+    frame, found = await _told(call, SideVerb.READ_SENSORS)
+    return {**frame, "sensors": found.get("sensors"), "powerDrawW": found.get("powerDrawW")}
+
+
+@method("metal", models.OfNode, EventLogAnswer, A.READ)
+async def event_log(call: Call[models.OfNode]) -> Json:
+    """The BMC's event log as it was read last by `readEventLog`, oldest first; null before the first time."""
+    frame, found = await _told(call, SideVerb.READ_EVENT_LOG)
+    return {**frame, "entries": found.get("entries")}
+
+
+@method("metal", models.OfNode, ConsoleWaysAnswer, A.RESCUE)
+async def console_ways(call: Call[models.OfNode]) -> Json:
+    """The ways to the serial console as `console` found them last, best first; null before the first time."""
+    frame, found = await _told(call, SideVerb.CONSOLE)
+    return {**frame, "ways": found.get("ways")}
 
 
 @method("metal", models.Timeline, TimelineAnswer, A.READ)

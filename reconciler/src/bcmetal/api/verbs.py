@@ -211,6 +211,9 @@ def _plan(
         events.append(state_event(call, row, move.during, str(does), operation_id))
     if does is Verb.RESCUE:
         events.append(event_of(call, row, "security.access.rescue", {"by": call.who.name, "operationId": operation_id}))
+    if verb is SideVerb.CONSOLE:
+        told = {"by": call.who.name, "operationId": operation_id}
+        events.append(event_of(call, row, "security.access.console", told))
     if given.get("eraseWaiver"):
         signed = {"by": call.who.name, "operationId": operation_id, "waiver": given["eraseWaiver"]}
         events.append(event_of(call, row, "security.access.waiver", signed))

@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from bcmetal.boot.unpack import Broken, Compression, unpacked
 
-Format = Literal["iso", "raw", "qcow2"]
+Format = Literal["iso", "raw", "qcow2", "firmware"]  # firmware: handed to a BMC as it is, whatever it is
 
 HEAD: Final = 0x8800  # up to the end of an ISO's first volume descriptor
 _PACKED: Final[tuple[tuple[bytes, Compression], ...]] = (
@@ -64,6 +64,8 @@ def check_format(path: Path, said: Format) -> Compression:
     with path.open("rb") as file:
         head = file.read(HEAD)
     compression = compression_of(head)
+    if said == "firmware":
+        return "none"
     if said == "iso":
         found = compression if compression != "none" else kind_of(head)
         if found not in (None, "iso"):

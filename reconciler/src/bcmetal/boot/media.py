@@ -36,17 +36,25 @@ from bcmetal_agent import boot_token
 log = logging.getLogger(__name__)
 
 _CROCKFORD: Final = "0123456789abcdefghjkmnpqrstvwxyz"
-_PATH: Final = re.compile(rf"/m/[{_CROCKFORD}]{{16}}\.iso\Z")
+_ENDING: Final = re.compile(r"\.[A-Za-z0-9]{1,8}\Z")
+_PATH: Final = re.compile(rf"/m/[{_CROCKFORD}]{{16}}\.[A-Za-z0-9]{{1,8}}\Z")
 _RESOLVED_FOR: Final = 60 * SECOND
 _COUNTED_FOR: Final = SECOND
 
 
-def new_path(entropy: bytes) -> str:
-    """A fresh path from at least ten random bytes. Short, plain and ending in `.iso`: some BMCs refuse `?` and `=`, and other endings."""
+def new_path(entropy: bytes, ending: str = ".iso") -> str:
+    """A fresh path from at least ten random bytes. Short, plain and ending in `.iso`: some BMCs refuse `?` and `=`, and other endings.
+
+    Firmware keeps its own ending, by which some makers know it; one that is not plain becomes `.bin`.
+    """
     if len(entropy) < 10:
         raise ValueError("a medium's path needs ten random bytes")
     number = int.from_bytes(entropy[:10], "big")
-    return "/m/" + "".join(_CROCKFORD[number >> shift & 31] for shift in range(75, -1, -5)) + ".iso"
+    return (
+        "/m/"
+        + "".join(_CROCKFORD[number >> shift & 31] for shift in range(75, -1, -5))
+        + (ending if _ENDING.match(ending) else ".bin")
+    )
 
 
 @dataclass(frozen=True, slots=True)

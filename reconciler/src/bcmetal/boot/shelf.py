@@ -24,9 +24,10 @@ from bcmetal.boot.unpack import Compression
 
 AT_ONCE: Final = 4
 FAULT_S: Final = 120.0  # who looks again only after that has another try
+_KINDS: Final[tuple[Format, ...]] = ("qcow2", "raw", "firmware")
 RAW_TIMES: Final = 4  # a compressed or sparse image may become so many times larger than what may be fetched
 _NAME: Final = re.compile(
-    r"((?:tenant-[0-9a-f]{24}\.)?(?:\.?sha(?:256|512)-[0-9a-f]+)+\.(?:iso|raw|qcow2))"
+    r"((?:tenant-[0-9a-f]{24}\.)?(?:\.?sha(?:256|512)-[0-9a-f]+)+\.(?:iso|raw|qcow2|firmware))"
     r"(?:\.part|\.part\.json|\.unpacked|\.raw|\.raw\.new)?\Z"
 )
 _Stamp = tuple[int, int, int]
@@ -304,7 +305,7 @@ def _checksums(key: str) -> dict[str, str]:
 
 def _format(key: str) -> Format:
     last = key.rpartition(".")[2]
-    return "qcow2" if last == "qcow2" else "raw" if last == "raw" else "iso"
+    return next((kind for kind in _KINDS if kind == last), "iso")
 
 
 def _raw_name(key: str) -> str:

@@ -22,9 +22,14 @@ _COMMANDS = {
     "update": Entry("bcmetal.cli.node_changes:update", "Change name, labels, location, address or trust."),
     "credentials": Entry("bcmetal.cli.node_changes:credentials", "Give bcmetal the BMC's new user name and password."),
     "rotate-credentials": Entry("bcmetal.cli.node_changes:rotate_credentials", "Give BMCs new random passwords."),
+    "sensors": Entry("bcmetal.cli.node_bmc:sensors", "What the BMC measures: temperatures, fans, volts, watts."),
+    "events": Entry("bcmetal.cli.node_bmc:events", "The newest entries of the BMC's event log."),
+    "clear-events": Entry("bcmetal.cli.node_bmc:clear_events", "Clear BMCs' event logs."),
+    "identify": Entry("bcmetal.cli.node_bmc:identify", "Switch the light by which a machine is found in its rack."),
+    "reset-bmc": Entry("bcmetal.cli.node_bmc:reset_bmc", "Restart BMCs; the machines go on."),
     "maintenance": Entry("bcmetal.cli.node_changes:maintenance", "Hold new steps on a node, or let them go on."),
     "protect": Entry("bcmetal.cli.node_changes:protect", "Refuse power and erasing verbs to everybody."),
-    "power": Entry("bcmetal.cli.verbs:power", "Switch power: on, off, soft-off, cycle, nmi."),
+    "power": Entry("bcmetal.cli.verbs:power", "Switch power: on, off, soft-off, cycle, soft-restart and others."),
     "remove": Entry("bcmetal.cli.verbs:remove", "Forget a node; its history stays."),
 }
 

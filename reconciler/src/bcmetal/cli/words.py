@@ -10,6 +10,11 @@ COMMANDS: Final = {
     "setBmcCredentials": "node credentials",
     "rotateBmcCredentials": "node rotate-credentials",
     "update": "node update",
+    "identify": "node identify",
+    "resetBmc": "node reset-bmc",
+    "readSensors": "node sensors",
+    "readEventLog": "node events",
+    "clearEventLog": "node clear-events",
     "setMaintenance": "node maintenance",
     "setProtected": "node protect",
 }

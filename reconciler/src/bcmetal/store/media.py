@@ -38,6 +38,11 @@ _END: Final = (
     .where(media.c.operation_id == bindparam("a_operation_id"), media.c.ended_at.is_(None))
     .values(ended_at=bindparam("a_now"))
 )
+_END_ONE: Final = (
+    update(media)
+    .where(media.c.path == bindparam("a_path"), media.c.ended_at.is_(None))
+    .values(ended_at=bindparam("a_now"))
+)
 _END_OF_NODE: Final = (
     update(media)
     .where(media.c.node_id == bindparam("a_node_id"), media.c.ended_at.is_(None))
@@ -77,6 +82,10 @@ def add(
             "created_at": now,
         },
     )
+
+
+def end_one(c: Connection, path: str, now: Micros) -> None:
+    c.execute(_END_ONE, {"a_path": path, "a_now": now})
 
 
 def by_path(c: Connection, path: str, now: Micros) -> MediumRow | None:

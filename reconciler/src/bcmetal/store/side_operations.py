@@ -7,11 +7,15 @@ for among the node's latest operations alone. Older ones stand in the timeline.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import Connection, Row, bindparam, select, text
 
+from bcmetal.decisions import Micros
+from bcmetal.store import jsontext
 from bcmetal.store.tables import operations
+from bcmetal.store.values import Json
 
 LOOKED_BACK: Final = 50
 _o: Final = operations.c
@@ -36,6 +40,28 @@ _ENDED: Final = (
     .where(_latest.c.kind == "side", _latest.c.status.in_(("done", "failed")))
     .order_by(_latest.c.created_at.desc(), _latest.c.operation_id.desc())
 )
+
+
+_RESULT: Final = (
+    select(_o.memo, _o.ended_at)
+    .where(
+        _o.node_id == bindparam("node_id"), _o.kind == "side", _o.verb == bindparam("verb"), _o.status == text("'done'")
+    )
+    .order_by(_o.created_at.desc(), _o.operation_id.desc())
+    .limit(1)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    at: Micros
+    result: Json
+
+
+def last_result(c: Connection, node_id: str, verb: str) -> Result | None:
+    """What the last side operation of that verb found (its memo's `result`), if one ever ended well."""
+    row = c.execute(_RESULT, {"node_id": node_id, "verb": str(verb)}).one_or_none()
+    return None if row is None else Result(row.ended_at, jsontext.load(row.memo).get("result") or {})
 
 
 def queued(c: Connection, node_id: str) -> Sequence[Row[Any]]:

@@ -9,17 +9,18 @@
 7. set_the_boot_mode      as the profile says, read back
 8. set_secure_boot        as the profile says, read back
 9. reset_the_keys         UEFI's keys to the maker's, where the profile says so
-10. set_the_bios          the profile's BIOS settings; 7, 9 and 10 start the machine where its firmware takes them at a boot only
-11. mark_the_disks        from here on they are half erased
-12. erase_the_drives      by the BMC, each job followed to its end
-13. verify_the_erase      each drive read back and recorded
-14. close_the_host_ways   the host's ways into its BMC, as far as the maker allows
-15. close_the_network_ways   IPMI's weak spots, and IPMI itself where Redfish serves
+10. bring_the_firmware    to the profile's baseline: fetched, taken by the BMC, its version read back several times in a row
+11. set_the_bios          the profile's BIOS settings; 7 and 9 to 11 start the machine for what its firmware takes at a boot only
+12. mark_the_disks        from here on they are half erased
+13. erase_the_drives      by the BMC, each job followed to its end
+14. verify_the_erase      each drive read back and recorded
+15. close_the_host_ways   the host's ways into its BMC, as far as the maker allows
+    close_the_network_ways   IPMI's weak spots, and IPMI itself where Redfish serves
 16. rotate_the_password   a password of its own for the BMC, where the profile says so
 17. record_the_baseline   what the BMC must be like again at release
 
-Where the profile has tests, a bill of materials, or methods of erasing that are the agent's, the machine starts its ramdisk after 10. Step 3
-is `intend_the_erase` then, unless the BMC erases: it plans at 3 as above, and does 11 to 13 after the agent's part. That is:
+Where the profile has tests, a bill of materials, or methods of erasing that are the agent's, the machine starts its ramdisk after 11. Step 3
+is `intend_the_erase` then, unless the BMC erases: it plans at 3 as above, and does 12 to 14 after the agent's part. That is:
 
 a. offer_the_ramdisk, insert_the_ramdisk, arm_the_ramdisk, start_the_ramdisk, wait_for_the_agent
 b. look_from_inside      compared with the BMC's view, each difference named
@@ -46,6 +47,7 @@ from bcmetal.workflows.bios import reset_the_keys, set_secure_boot, set_the_bios
 from bcmetal.workflows.closing import close_the_host_ways, close_the_network_ways
 from bcmetal.workflows.erasing import ERASE, plan_the_erase, say_not_erased
 from bcmetal.workflows.erasing_inside import INSIDE, intend_the_erase
+from bcmetal.workflows.firmware import bring_the_firmware
 from bcmetal.workflows.inside import look_from_inside
 from bcmetal.workflows.machine import Machine, Outcome, Step
 from bcmetal.workflows.observing import note_inventory
@@ -102,7 +104,7 @@ async def record_the_baseline(m: Machine) -> Outcome:
     return Done()
 
 
-SETTINGS = (set_the_boot_mode, set_secure_boot, reset_the_keys, set_the_bios)
+SETTINGS = (set_the_boot_mode, set_secure_boot, reset_the_keys, bring_the_firmware, set_the_bios)
 CLOSE = (close_the_host_ways, close_the_network_ways, *only_where(_of_its_own, rotate_the_password))
 STEPS = (
     know_the_machine,

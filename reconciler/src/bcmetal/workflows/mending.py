@@ -7,9 +7,11 @@ from typing import Any, Final
 
 from bcmetal.comparing.baselines import AT_A_BOOT, AT_ONCE, Change, Mend, Ours, changes
 from bcmetal.decisions import Again, Done, Failed
+from bcmetal.settings import CommissionProfile
 from bcmetal.states import Disks
 from bcmetal.store import baselines
 from bcmetal.store.values import SetNode
+from bcmetal.workflows.firmware import BROUGHT, NOW, bring_baseline
 from bcmetal.workflows.machine import Machine, Outcome
 from bcmetal.workflows.restarting import let_a_boot_apply
 from bcmetal_drivers.capabilities import (
@@ -26,7 +28,7 @@ from bcmetal_drivers.capabilities import (
     need,
     offers,
 )
-from bcmetal_drivers.errors import DriverError, RejectedCredentials, Transient
+from bcmetal_drivers.errors import DriverError, RejectedCredentials, Transient, Unsupported
 
 TRIES: Final = 2
 MEND_PATIENCE_S: Final = 900.0
@@ -45,7 +47,7 @@ async def found_changed(m: Machine) -> tuple[tuple[Change, ...], Mapping[str, An
 def _ours(m: Machine) -> Ours:
     checked = m.trust.kind is not TrustKind.NONE
     erased = m.node.facts.disks is Disks.CLEAN
-    return Ours(m.line.credential.username, checked, erased, dict(m.memo.get("firmware_brought") or {}))
+    return Ours(m.line.credential.username, checked, erased, dict(m.memo.get(BROUGHT) or {}))
 
 
 async def mend_the_bmc(m: Machine) -> Outcome:
@@ -54,6 +56,25 @@ async def mend_the_bmc(m: Machine) -> Outcome:
     if found is None:
         return Done()
     return await _mend(m, [change for change in found[0] if change.mend in AT_ONCE], {})
+
+
+async def mend_the_firmware(m: Machine) -> Outcome:
+    """What has an image in the machine's firmware baseline is brought back to it; the rest is named by the comparison."""
+    profile = commissioned_by(m)
+    if profile is None or profile.firmware is None:
+        return Done()
+    names: frozenset[str] = frozenset()
+    if not m.memo.get(NOW):
+        found = await found_changed(m)
+        if found is None:
+            return Done()
+        names = frozenset(change.name for change in found[0] if change.mend is Mend.FIRMWARE)
+        if not names:
+            return Done()
+    try:
+        return await bring_baseline(m, profile.firmware, names, compared_only=False)
+    except Unsupported:
+        return Done()
 
 
 async def mend_by_a_boot(m: Machine) -> Outcome:
@@ -83,8 +104,13 @@ def _may(m: Machine, change: Change) -> bool:
     """Keys are reset only where the profile says whose they are: there is no other way back."""
     if change.mend is not Mend.SECURE_BOOT_KEYS:
         return True
-    profile = m.settings.profiles.commission.get(m.node.profile or m.pool.commission)
+    profile = commissioned_by(m)
     return profile is not None and profile.secure_boot_keys == "factory"
+
+
+def commissioned_by(m: Machine) -> CommissionProfile | None:
+    """The profile that the machine was last commissioned by."""
+    return m.settings.profiles.commission.get(m.node.profile or m.pool.commission)
 
 
 async def _mend(m: Machine, wanted: Sequence[Change], before: Mapping[str, Any]) -> Outcome:

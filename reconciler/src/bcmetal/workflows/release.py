@@ -11,10 +11,11 @@
 9. erase_the_drives        by the BMC, each job followed to its end
 10. verify_the_erase       each drive read back and recorded
 11. mend_the_bmc           planted accounts, directories, subscriptions and protocols go; the boot order is put back
-12. mend_by_a_boot         BIOS settings, boot mode, secure boot, by one start of the machine, which is off again then
-13. compare_the_baseline   what could not be put back, or explained, is named, and fails
-14. rotate_the_password    a new one, where the profile says so: the BMC had another user meanwhile
-15. let_the_system_go      there is no system on it any more
+12. mend_the_firmware      what has an image in the firmware baseline is brought back to it
+13. mend_by_a_boot         BIOS settings, boot mode, secure boot, by one start of the machine, which is off again then
+14. compare_the_baseline   what could not be put back, or explained, is named, and fails
+15. rotate_the_password    a new one, where the profile says so: the BMC had another user meanwhile
+16. let_the_system_go      there is no system on it any more
 
 Where the profile lists methods of the agent's, 2 is `intend_the_erase`, and 8 to 10 are the agent's: the ramdisk starts, every drive is
 planned, asked, planted with a pattern, erased, and read again after a power cycle (9 to 16 of a commission, without its tests).
@@ -33,7 +34,13 @@ from bcmetal.workflows.erasing_inside import INSIDE, intend_the_erase
 from bcmetal.workflows.inside import look_from_inside
 from bcmetal.workflows.machine import Machine, Outcome, Step
 from bcmetal.workflows.membership import end_the_membership
-from bcmetal.workflows.mending import compare_the_baseline, hold_what_is_unverified, mend_by_a_boot, mend_the_bmc
+from bcmetal.workflows.mending import (
+    compare_the_baseline,
+    hold_what_is_unverified,
+    mend_by_a_boot,
+    mend_the_bmc,
+    mend_the_firmware,
+)
 from bcmetal.workflows.ramdisk import LEAVE, START
 from bcmetal.workflows.rotating import rotate_the_password
 from bcmetal.workflows.steps import (
@@ -59,7 +66,13 @@ def _rotates(m: Machine) -> bool:
     return profile is not None and profile.rotate_bmc
 
 
-MEND = (mend_the_bmc, mend_by_a_boot, compare_the_baseline, *only_where(_rotates, rotate_the_password))
+MEND = (
+    mend_the_bmc,
+    mend_the_firmware,
+    mend_by_a_boot,
+    compare_the_baseline,
+    *only_where(_rotates, rotate_the_password),
+)
 
 
 STEPS = (

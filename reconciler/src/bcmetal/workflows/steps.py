@@ -175,7 +175,7 @@ def _withdraw(c: Connection, node_id: str, operation_id: str, now: Micros) -> No
 
 async def withdraw_what_we_offered(m: Machine) -> Outcome:
     """Serve the medium of this operation no more."""
-    if not (m.memo.get("media_path") or m.memo.get("boot_offered")):
+    if not (m.memo.get("media_path") or m.memo.get("boot_offered") or m.memo.get("firmware_path")):
         return Done()
     return await withdraw_the_medium(m)
 
