@@ -90,6 +90,27 @@ def test_a_bmc_that_acknowledges_and_does_not_change_keeps_the_old_password(on_a
     on_a_site(scenario)
 
 
+def test_a_bmc_that_acknowledges_first_and_changes_afterwards_is_waited_for(on_a_site: OnASite) -> None:
+    async def scenario(site: Site) -> None:
+        node_id, bmc = await a_node(site)
+        before = present(bmc)
+        site.rack.rule(Rule(action="ignore", method="PATCH", path=ACCOUNT, times=1))
+        operation_id = await site.queue(node_id, SideVerb.ROTATE_BMC_CREDENTIALS)
+
+        async def late() -> None:
+            if (await site.operation(operation_id)).memo.get("rotate_looked") and present(bmc) == before:
+                bmc.change_password(SecretStr((await stored(site, node_id))["rotating.password"]))
+
+        site.beside.append(late)
+        await site.settle()
+        assert (await site.operation(operation_id)).status == "done"
+        assert present(bmc) != before
+        assert await stored(site, node_id) == {"current.password": present(bmc)}
+        assert site.rack.failed_logins(bmc) == 2
+
+    on_a_site(scenario)
+
+
 def test_a_password_that_a_bmc_refuses_is_followed_by_others(on_a_site: OnASite) -> None:
     async def scenario(site: Site) -> None:
         node_id, bmc = await a_node(site)
@@ -149,7 +170,7 @@ def test_a_redfish_bmc_that_keeps_sixteen_bytes_in_silence_is_not_lost(on_a_site
         kept = account.password.get_secret_value()
         assert len(kept) == 16
         assert await stored(site, node_id) == {"current.password": kept}
-        assert site.rack.failed_logins(bmc) == 2
+        assert site.rack.failed_logins(bmc) == 3  # two, and ten minutes later another one
 
     on_a_site(scenario)
 

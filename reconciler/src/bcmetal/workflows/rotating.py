@@ -50,6 +50,8 @@ SENDS: Final = 6
 TURN_S: Final = 120.0
 TURN_POLL_S: Final = 5.0
 RESEND_S: Final = 2.0
+LATE_S: Final = 15.0  # AMI and others answer first and change afterwards
+ONLY_OLD, ONLY_NEW = "old", "new"
 
 
 async def rotate_the_password(m: Machine) -> Outcome:
@@ -77,7 +79,7 @@ async def _go_on(m: Machine, bmc: BmcRow) -> Outcome:
         return await _make_one(m, bmc)
     new = Credential(m.secret(f"{ROTATING}.username").get_secret_value(), m.secret(f"{ROTATING}.password"))
     slot = m.memo.get("rotate_slot")
-    if slot is None or m.memo.get("rotate_denied") or m.memo.get("rotate_cut") or await m.begun(_name(m)):
+    if slot is None or m.memo.get("rotate_try") or await m.begun(_name(m)):
         return await _find_out(m, bmc, new)
     return await _send(m, bmc, new, str(slot) or None)
 
@@ -157,11 +159,11 @@ async def _send(m: Machine, bmc: BmcRow, new: Credential, slot: str | None) -> O
     except Refused as refusal:
         return _another(m, bmc, refusal)
     except NotAsAsked as lie:
-        m.remember(rotate_refused=True, rotate_denied=str(lie))
+        m.remember(rotate_try=ONLY_OLD, rotate_denied=str(lie))
         return Again("the BMC acknowledged the new password and does not take it; the old one is tried", 0.0)
     except MaybeSent as lost:
         if isinstance(lost.__cause__, RejectedCredentials):
-            m.remember(rotate_refused=True)
+            m.remember(rotate_try=ONLY_OLD)
         return Again("the answer was lost; which password is in force is found out by a login", 0.0)
     if sent is not None:
         return Again("it is not known whether the new password was sent; it is found out by a login", 0.0)
@@ -180,22 +182,28 @@ def _another(m: Machine, bmc: BmcRow, refusal: Refused) -> Outcome:
 
 
 async def _find_out(m: Machine, bmc: BmcRow, new: Credential) -> Outcome:
-    """Which of the two is in force. One that was refused already is not tried again."""
-    old = m.line.credential
-    order = (new,) if m.memo.get("rotate_cut") else (old,) if m.memo.get("rotate_refused") else (new, old)
+    """Which of the two is in force. One that was refused already is not tried again so soon."""
+    old, which = m.line.credential, m.memo.get("rotate_try")
     try:
-        for one in order:
+        for one in {ONLY_OLD: (old,), ONLY_NEW: (new,)}.get(str(which), (new, old)):
             if await logs_in(m, one):
                 return _take(m, bmc, new) if one is new else _not_in_force(m, bmc, new)
     except LoginBudget as budget:
         return Again(f"waits before the next login: {budget}", budget.retry_after_s or 60.0)
+    return _neither(m, bmc, new, late=which == ONLY_OLD)
+
+
+def _neither(m: Machine, bmc: BmcRow, new: Credential, *, late: bool) -> Outcome:
     length = len(new.password.get_secret_value())
-    if length > SHORT and not m.memo.get("rotate_cut"):
+    if late:
+        m.remember(rotate_try=ONLY_NEW)
+        return Again("the old password is refused by now: the BMC took the new one late", 1.0)
+    if length > SHORT:
         m.note(
             MoveSealed(bmc.bmc_id, accept=True, slot=ROTATING, to=LEFT),
             *m.line.sealed_as(ROTATING, Credential(new.username, SecretStr(new.password.get_secret_value()[:SHORT]))),
         )
-        m.remember(rotate_cut=True, rotate_refused=None, rotate_denied=None)
+        m.remember(rotate_try=ONLY_NEW, rotate_cut=True)
         return Again(
             f"neither the old nor the new password is taken: perhaps it kept {SHORT} bytes of the new one", 1.0
         )
@@ -227,16 +235,19 @@ def _not_in_force(m: Machine, bmc: BmcRow, new: Credential) -> Outcome:
     if m.memo.get("rotate_slot") is None:  # another operation made it, and is no more
         m.note(MoveSealed(bmc.bmc_id, accept=False, slot=ROTATING))
         return Again("a password that an earlier rotation made is not in force; a new one is made", 0.0)
+    if denied and not m.memo.get("rotate_looked"):
+        m.remember(rotate_looked=True)
+        return Again("the BMC acknowledged the new password and still takes the old one; looks once more", LATE_S)
     if denied and length > SHORT and bmc.scheme == IPMI:  # firmware that takes 20 bytes and keeps 16
         m.note(MoveSealed(bmc.bmc_id, accept=False, slot=ROTATING))
-        m.remember(rotate_denied=None, rotate_refused=None, rotate_rung=1, rotate_sends=_sends(m) + 1)
+        m.remember(rotate_denied=None, rotate_try=None, rotate_looked=None, rotate_rung=1, rotate_sends=_sends(m) + 1)
         return Again(f"a password of {length} bytes does not work there; one of {SHORT} is made", RESEND_S)
     if denied or _sends(m) >= SENDS:
         m.note(MoveSealed(bmc.bmc_id, accept=True, slot=ROTATING, to=LEFT))
         _forget(m)
         why = f"the old password is still the one in force. {denied or 'Each answer to the change was lost'}"
         return Failed("bmc-not-as-asked", why)
-    m.remember(rotate_refused=None, rotate_sends=_sends(m) + 1)
+    m.remember(rotate_try=None, rotate_sends=_sends(m) + 1)
     return Again("the BMC did not get the new password; it is sent again", RESEND_S)
 
 
@@ -245,9 +256,7 @@ def _sends(m: Machine) -> int:
 
 
 def _forget(m: Machine) -> None:
-    m.remember(
-        **dict.fromkeys(("rotate_slot", "rotate_rung", "rotate_sends", "rotate_denied", "rotate_refused", "rotate_cut"))
-    )
+    m.remember(**dict.fromkeys(name for name in m.memo if name.startswith("rotate_")))
 
 
 async def logs_in(m: Machine, credential: Credential) -> bool:
