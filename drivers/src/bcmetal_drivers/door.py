@@ -3,7 +3,8 @@
 1. The origin is pinned: a link or a redirect to another host is refused, and no token goes there.
 2. GETs may be sent once more when a kept-alive line was dropped. A write never is: its lost answer is MaybeSent. The one exception is a
    write that was answered 401, which proves that it was not applied.
-3. One total deadline spans everything between `with door.call():` and its end.
+3. One total deadline spans everything between `with door.call():` and its end. Within it a GET that is answered 429 or 503 waits as long as
+   the BMC says, where that is a few seconds; a longer time, and a write's, is the caller's to wait for.
 4. In observe mode no write passes, login and logout excepted.
 
 Inside, answers of 400 and above are raised as sushy's HTTPError family, because sushy's ladders catch those; `call` turns them, and
@@ -36,7 +37,8 @@ from bcmetal_drivers.errors import (
     TimedOut,
     Unreachable,
 )
-from bcmetal_drivers.refusals import error_view, refusal, retry_after_s, says_failure, words
+from bcmetal_drivers.pace import Pace
+from bcmetal_drivers.refusals import error_view, is_only_an_error, refusal, retry_after_s, says_failure, words
 from bcmetal_drivers.schemes import REDFISH_HTTP
 from bcmetal_drivers.session import ROOT, Session
 from bcmetal_drivers.stream import stream_lines
@@ -47,7 +49,7 @@ CLOSE_S: Final = 3.0
 REDIRECTS: Final = 3
 PASSING: Final = (502, 503, 504)  # a read is tried once more: a proxy before the service, or one moment's load
 AGAIN_S: Final = 0.2
-AGAIN_AT_MOST_S: Final = 2.0  # a BMC that asks for more patience is left alone, and the caller comes back
+MOVED: Final = (301, 302, 303, 307, 308)
 ERROR_LIMIT: Final = 65536
 PATH_LIMIT: Final = 2048
 HEADERS: Final = {
@@ -56,7 +58,9 @@ HEADERS: Final = {
     "OData-Version": "4.0",
     "User-Agent": "bcmetal",
 }
-STUMBLES: Final = (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError, ArithmeticError)
+STUMBLES: Final = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+PATIENCE_S: Final = 5.0  # with one Retry-After
+WAITS: Final = 3
 
 
 class Door:
@@ -82,6 +86,7 @@ class Door:
         self.origin = f"{'http' if plain else 'https'}://{host}:{address.port}"
         self._line = line or Line(self.origin, address.host, address.port, None if plain else trust, limits)
         self.memory: dict[str, Any] = {} if memory is None else memory
+        self.pace = Pace(self.memory)
         self._session = Session(credential, self._for_login, self.origin, self.memory) if credential else None
         self._root: Answer | None = None
         self._deadline: Deadline | None = None
@@ -143,7 +148,8 @@ class Door:
         try:
             self._deadline = Deadline(CLOSE_S)
             if self._session is not None:
-                self._session.close()
+                with suppress(*STUMBLES):
+                    self._session.close()
         finally:
             self._deadline = None
             self._line.close()
@@ -189,8 +195,12 @@ class Door:
     # ------------------------------------------------------------ requests
 
     def anonymous(self, path: str) -> Answer:
-        """A GET without credentials; its status is not looked at."""
+        """A GET without credentials; its status is not looked at, but that redirects within the BMC are followed."""
         answer = self._send("GET", self._own(path), {}, None)
+        for _ in range(REDIRECTS):
+            if answer.status_code not in MOVED:
+                break
+            answer = self._send("GET", self._own(answer.headers.get("Location") or ""), {}, None)
         if path == ROOT and answer.status_code == 200:
             self._root = answer
         return answer
@@ -239,25 +249,38 @@ class Door:
         own = self._own(path)
         if method != "GET" and not self.limits.write_allowed:
             raise Refused(f"{self.origin}{own}: {method} is a write, and this BMC is only observed")
-        answer = self._authorised(method, own, data, headers or {})
-        wait_s = retry_after_s(answer)
-        if method == "GET" and answer.status_code in PASSING and (wait_s or 0.0) <= AGAIN_AT_MOST_S:
-            time.sleep(self.left_s(AGAIN_S if wait_s is None else wait_s))
-            answer = self._authorised(method, own, data, headers or {})
+        answer = self._patiently(method, own, data, headers or {})
         for _ in range(REDIRECTS):
             if not 300 <= answer.status_code < 400 or answer.status_code == 304:
                 break
             if method != "GET":
                 raise Refused(f"{answer.url}: the BMC redirects a {method}")
-            answer = self._authorised(method, self._own(answer.headers.get("Location") or ""), data, headers or {})
+            answer = self._patiently(method, self._own(answer.headers.get("Location") or ""), data, headers or {})
         if answer.status_code >= 400:
             _raise(method, answer)
         if not 200 <= answer.status_code < 300:
             raise Malformed(f"{answer.url}: the BMC answers {answer.status_code}")
+        if method == "GET" and is_only_an_error(answer):
+            raise ServerFault(
+                f"{answer.url}: {answer.status_code} with an error instead of a document: {words(answer)}"
+            )
         if method != "GET" and says_failure(answer):
             raise Refused(f"{answer.url}: {answer.status_code} with an error in it: {words(answer)}")
         if method != "GET":
             self.last = answer
+        return answer
+
+    def _patiently(self, method: str, path: str, data: object, headers: Mapping[str, str]) -> Answer:
+        """A GET waits as often as the BMC says for how long, and once for a passing failure that says nothing."""
+        answer = self._authorised(method, path, data, headers)
+        for turn in range(WAITS if method == "GET" else 0):
+            wait_s = retry_after_s(answer) if answer.status_code in (429, *PASSING) else None
+            if wait_s is None and answer.status_code in PASSING and turn == 0:
+                wait_s = AGAIN_S
+            if wait_s is None or wait_s > PATIENCE_S or self.left_s(PATIENCE_S) <= wait_s:
+                break
+            time.sleep(wait_s)
+            answer = self._authorised(method, path, data, headers)
         return answer
 
     def _authorised(self, method: str, path: str, data: object, headers: Mapping[str, str]) -> Answer:
@@ -298,9 +321,13 @@ class Door:
         write = method != "GET"
         if self.memory.get("keepAlive") is False:  # it drops kept-alive lines: each request gets one of its own
             self._line.close()
+        if wait_s := self.pace.wait_s():
+            time.sleep(self.left_s(wait_s))
         kept = self._line.open(self._now())
         try:
-            return self._line.ask(method, path, {**HEADERS, **headers}, body)
+            answer = self._line.ask(method, path, {**HEADERS, **headers}, body)
+            self.pace.answered(answer.status_code)
+            return answer
         except (DriverError, OSError, http.client.HTTPException) as error:
             sent = self._line.sent
             self._line.close()

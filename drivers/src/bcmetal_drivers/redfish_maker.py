@@ -47,6 +47,7 @@ def quirks_for(tree: Tree) -> Quirks:
         known = quirks_of(_words(tree, root, manager, system), model, firmware)
         tree.known_as(maker_of(root, manager), text(manager, "Model"), firmware)
         tree.learned["quirks"] = known
+        tree.door.pace.spacing_s = known.spacing_s
     return known
 
 

@@ -24,6 +24,7 @@ from bcmetal_drivers.wire import Answer
 
 WORDS_LIMIT: Final = 200
 RETRY_AFTER_LIMIT_S: Final = 3600.0
+ERROR_AT_MOST: Final = 65536  # bytes of an error that is one
 
 LOCKED: Final = re.compile(
     r"lock(?:ed)?[ -]?out|accountlocked|account\b.{0,40}\blocked|\blocked\b.{0,40}account|login ?delay"
@@ -128,6 +129,18 @@ def says_failure(answer: Answer) -> bool:
     if severities & {"Critical", "Warning"}:
         return True
     return not any(name.endswith((".Success", ".Created", ".NoOperation", ".ResetRequired")) for name in ids)
+
+
+def is_only_an_error(answer: Answer) -> bool:
+    """Whether an answer with a status of success is an error message in the place of a document."""
+    if b'"error"' not in answer.content or len(answer.content) > ERROR_AT_MOST:
+        return False
+    doc = _document(answer)
+    return (
+        isinstance(doc.get("error"), dict)
+        and not any(key.startswith("@odata.") for key in doc)
+        and says_failure(answer)
+    )
 
 
 def retry_after_s(answer: Answer) -> float | None:

@@ -13,6 +13,7 @@ import math
 import select
 import socket
 import ssl
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +26,9 @@ from bcmetal_drivers.tls import handshake
 
 BODY_LIMIT: Final = 8 * 1024 * 1024
 CHUNK: Final = 65536
+DIGITS: Final = 40  # of an integer
+# What is understood although `identity` is asked for: some firmware does not look at what it is asked. gzip, and zlib's own form under either name.
+COMPRESSED: Final = {"gzip": 47, "x-gzip": 47, "deflate": 47}
 
 
 class _Bounded(io.RawIOBase):
@@ -99,7 +103,8 @@ class Answer:
     def json(self) -> dict[str, Any]:
         """The document. Raises Malformed unless it is one JSON object.
 
-        NaN and infinities are no JSON; firmware writes them where a sensor has no reading, so that they are read as absent.
+        NaN and infinities are no JSON; firmware writes them where a sensor has no reading, so that they are read as absent, and so are
+        integers of absurd length. Bytes that are no UTF-8 (parts' names come from EEPROMs) cost the text that they are in, and not the rest.
         """
         absent: list[str] = []
 
@@ -110,16 +115,19 @@ class Answer:
             absent.append(text)
             return _NO_NUMBER
 
+        def integer(text: str) -> object:
+            return int(text) if len(text) <= DIGITS else number("inf")
+
         try:
-            text = self.content.decode("utf-8-sig")
-            document = json.loads(text, parse_constant=number, parse_float=number, strict=False)
+            text = self.content.decode("utf-8-sig", errors="replace")
+            document = json.loads(text, parse_constant=number, parse_float=number, parse_int=integer, strict=False)
+            document = _present(document) if absent else document
         except (ValueError, RecursionError) as error:
             what = "an HTML page" if self.content.lstrip()[:1] == b"<" else "no JSON"
             raise Malformed(f"{self.url}: the answer ({self.status_code}) is {what}") from error
         if not isinstance(document, dict):
             raise Malformed(f"{self.url}: the answer is a JSON {type(document).__name__}, not an object")
-        present: dict[str, Any] = _present(document) if absent else document
-        return present
+        return document
 
 
 _NO_NUMBER: Final = object()
@@ -239,4 +247,23 @@ def _read(response: http.client.HTTPResponse, url: str) -> bytes:
             raise Malformed(f"{url}: the answer is longer than {BODY_LIMIT // 1024 // 1024} MiB")
     if response.length:
         raise ServerFault(f"{url}: the answer was cut short by {response.length} bytes")
-    return b"".join(parts)
+    return _plain(b"".join(parts), response.headers.get("Content-Encoding") or "", url)
+
+
+def _plain(content: bytes, encoding: str, url: str) -> bytes:
+    """Decompressed, within the same limit, so that little on the wire cannot become much here."""
+    name = encoding.strip().lower()
+    if name in ("", "identity") or not content:
+        return content
+    if name not in COMPRESSED:
+        raise Malformed(f"{url}: the answer is encoded as {name[:32]}, which nobody asked for")
+    unpacking = zlib.decompressobj(COMPRESSED[name])
+    try:
+        plain = unpacking.decompress(content, BODY_LIMIT + 1)
+    except zlib.error as error:
+        raise Malformed(f"{url}: the answer says {name} and is none") from error
+    if len(plain) > BODY_LIMIT:
+        raise Malformed(f"{url}: the answer is longer than {BODY_LIMIT // 1024 // 1024} MiB")
+    if not unpacking.eof:
+        raise ServerFault(f"{url}: the compressed answer was cut short")
+    return plain
