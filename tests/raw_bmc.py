@@ -112,7 +112,7 @@ class RawBmc:
                     return
                 method, path, _ = first.decode().split()
                 headers = {}
-                while (line := reader.readline().decode().strip()) != "":
+                while (line := reader.readline().decode("latin-1").strip()) != "":
                     name, _, value = line.partition(":")
                     headers[name.lower()] = value.strip()
                 asked = Asked(method, path, headers, reader.read(int(headers.get("content-length", "0"))), connection)

@@ -20,6 +20,7 @@ from bcmetal_drivers.wire import Answer
 POLL_S: Final = 0.2
 POLL_AT_MOST_S: Final = 3.0
 GRACE_S: Final = 2.0  # some BMCs answer 404 for a Task that they made just now
+GONE: Final = "the BMC does not know this task any more"
 MESSAGE_LIMIT: Final = 200
 
 STATES: Final = {
@@ -36,6 +37,8 @@ STATES: Final = {
         JobState.RUNNING,
     ),
 }  # fmt: skip
+WORDS: Final = {word.lower(): state for word, state in STATES.items()}
+NOT_NOW: Final = (429, 500, 502, 503, 504)  # to a look at a Task
 STATE_KEYS: Final = ("TaskState", "JobState")  # a Task, or a Job: an iDRAC names either where it began one
 
 
@@ -49,13 +52,23 @@ def reference(answer: Answer) -> str | None:
     return location or (own if isinstance(own, str) else None)
 
 
+def _look_again(door: Door, job: Job) -> Job:
+    """A BMC that restarts, or is too busy to tell, has not ended the Task by that."""
+    try:
+        return read_job(door, job.ref)
+    except sushy.exceptions.HTTPError as error:
+        if error.status_code not in NOT_NOW:
+            raise
+        return job
+
+
 def read_job(door: Door, ref: str) -> Job:
     """How it stands. Raises the door's errors; a Task that is not there is UNKNOWN."""
     try:
         answer = door.get(ref)
     except sushy.exceptions.HTTPError as error:
         if error.status_code in (404, 410):
-            return Job(ref, JobState.UNKNOWN, None, "the BMC does not know this task any more")
+            return Job(ref, JobState.UNKNOWN, None, GONE)
         raise
     body = _body(answer)
     if _is_task(body):
@@ -73,7 +86,7 @@ def started(door: Door, answer: Answer) -> Job:
         return Job("", JobState.UNKNOWN, None, "the BMC names no task")
     job = read_job(door, ref)
     end = time.monotonic() + GRACE_S
-    while job.state is JobState.UNKNOWN and time.monotonic() < end:
+    while job.message == GONE and time.monotonic() < end:
         time.sleep(door.left_s(POLL_S))
         job = read_job(door, ref)
     return job
@@ -84,14 +97,17 @@ def wait_for(door: Door, answer: Answer) -> Answer:
 
     Raises TaskFailed, TimedOut when it does not end. One that vanishes passes: the caller reads the state back.
     """
-    if answer.status_code != 202 or reference(answer) is None:
+    if answer.status_code != 202:
+        return answer
+    wait = retry_after_s(answer) or POLL_S
+    if reference(answer) is None:
+        time.sleep(door.left_s(min(wait, POLL_AT_MOST_S)))  # nothing to look at but the state, when the BMC says so
         return answer
     job = started(door, answer)
-    wait = retry_after_s(answer) or POLL_S
     while job.state is JobState.RUNNING:
         time.sleep(door.left_s(min(max(wait, POLL_S), POLL_AT_MOST_S)))
         wait *= 1.5
-        job = read_job(door, job.ref)
+        job = _look_again(door, job)
     if job.state is JobState.FAILED:
         raise TaskFailed(f"{answer.url}: the BMC took it, and its task failed: {job.message or 'no reason given'}")
     return answer
@@ -106,7 +122,7 @@ def until(door: Door, answer: Answer, missing: Callable[[], list[str]]) -> list[
     left = missing()
     while left and job.state is JobState.RUNNING:
         time.sleep(door.left_s(POLL_S))
-        job = read_job(door, job.ref)
+        job = _look_again(door, job)
         left = missing()
     if job.state is JobState.FAILED:
         raise TaskFailed(f"{answer.url}: the BMC took it, and its task failed: {job.message or 'no reason given'}")
@@ -133,12 +149,18 @@ def _is_task(body: Mapping[str, Any]) -> bool:
 
 def _of(ref: str, body: Mapping[str, Any]) -> Job:
     word = next((body[key] for key in STATE_KEYS if isinstance(body.get(key), str)), "")
-    state = STATES.get(word, JobState.UNKNOWN)
+    state = WORDS.get(word.replace(" ", "").lower()) or _of_another_word(body)
     if state is JobState.DONE and (body.get("TaskStatus") or body.get("JobStatus")) in ("Warning", "Critical"):
         state = JobState.FAILED  # completed, with errors
     percent = body.get("PercentComplete")
     known = isinstance(percent, int | float) and not isinstance(percent, bool) and 0 <= percent <= 100
     return Job(ref, state, float(percent) / 100 if known and percent is not None else None, _message(body))
+
+
+def _of_another_word(body: Mapping[str, Any]) -> JobState:
+    """Of a word that nobody knows, or none: it runs until the Task says that it is at its end, and then nobody knows how it ended."""
+    ended = body.get("EndTime") or body.get("CompletionTime") or body.get("PercentComplete") == 100
+    return JobState.UNKNOWN if ended or not any(body.get(key) for key in STATE_KEYS) else JobState.RUNNING
 
 
 def _message(body: Mapping[str, Any]) -> str:
