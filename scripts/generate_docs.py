@@ -22,7 +22,6 @@ from bcmetal.states import (
     ADOPTABLE,
     BUSY,
     FAILED,
-    NOT_IN_THIS_BUILD,
     REMOVABLE,
     REST,
     SIDE_TABLE,
@@ -89,7 +88,7 @@ def diagram() -> Iterator[str]:
 def states_page() -> str:
     workflows = [
         (
-            f"`{row.verb}`" + (" (not in this build)" if row.verb in NOT_IN_THIS_BUILD else ""),
+            f"`{row.verb}`",
             codes(row.allowed_from),
             f"`{row.during}`",
             f"`{row.success}`" if row.success else "the state it came from",
@@ -104,7 +103,6 @@ def states_page() -> str:
         (
             f"`{verb}`",
             "any state" if SIDE_TABLE[verb] == frozenset(State) else "rest and failed states",
-            "not in this build" if verb in NOT_IN_THIS_BUILD else "",
         )
         for verb in SideVerb
         if verb is not SideVerb.CLEANUP
@@ -157,7 +155,7 @@ def states_page() -> str:
             "",
             "They change no state. They are queued like verbs, and run between the steps of a workflow.",
             "",
-            *table(("operation", "allowed in", ""), side),
+            *table(("operation", "allowed in"), side),
             "",
         ]
     )

@@ -76,12 +76,16 @@ def test_a_random_password_waits_until_the_vaults_recovery_was_exercised(site: S
     assert [one["verb"] for one in site.operations(node_id) if one["kind"] == "side"] == ["rotateBmcCredentials"]
 
 
-@pytest.mark.parametrize("name", ["service"])
-def test_what_this_build_does_not_have_says_so(site: Site, name: str) -> None:
+def test_a_service_does_named_steps_by_a_profile_that_has_values_for_them(site: Site) -> None:
     node_id = site.enroll()
-    answer = site.of(node_id, name, steps=["firmware"])
-    assert (answer.code, answer.error["details"]["reason"]) == ("INVALID_STATE", "not-in-this-build")
-    assert name not in {one["verb"] for one in site.view(node_id)["allowedVerbs"]}
+    assert site.of(node_id, "service", steps=[]).fields == {"steps"}
+    assert "steps[0]" in site.of(node_id, "service", steps=["erase"]).fields
+    site.put(node_id, state="deployed", disks="tenant")
+    assert site.of(node_id, "service", steps=["powerCycle", "bios"]).fields == {"steps[1]"}
+    answer = site.of(node_id, "service", steps=["powerCycle", "resetBmc"], force=True)
+    assert answer.doc["state"] == "servicing"
+    given = site.operations(node_id)[0]["input"]
+    assert given == {"steps": ["powerCycle", "resetBmc"], "force": True, "profile": given["profile"]}
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,9 @@ from bcmetal.cli.outcome import Outcome
 from bcmetal.cli.progress import waits_for
 from bcmetal.cli.session import error_lines
 from bcmetal.cli.words import COMMANDS, verb_words
-from bcmetal.states import NOT_IN_THIS_BUILD, SideVerb, Verb
+from bcmetal.states import SideVerb, Verb
 
-ASKED = [
-    verb for verb in (*Verb, *SideVerb) if verb not in NOT_IN_THIS_BUILD and verb not in (Verb.ENROLL, SideVerb.CLEANUP)
-]
+ASKED = [verb for verb in (*Verb, *SideVerb) if verb not in (Verb.ENROLL, SideVerb.CLEANUP)]
 
 
 @pytest.mark.parametrize("verb", [*ASKED, *COMMANDS])

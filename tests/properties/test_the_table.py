@@ -145,5 +145,6 @@ def test_what_powers_or_erases_is_named_for_protection_and_what_writes_for_obser
     assert frozenset(WORKFLOWS) - BMC_WRITES == {Verb.INSPECT}
     assert ERASING <= TAKES_DOWN
     assert SideVerb.SET_POWER in TAKES_DOWN
-    harmless = {SideVerb.REFRESH, SideVerb.UPDATE, SideVerb.SET_BMC_CREDENTIALS}
+    looks = {SideVerb.REFRESH, SideVerb.READ_SENSORS, SideVerb.READ_EVENT_LOG}
+    harmless = looks | {SideVerb.UPDATE, SideVerb.SET_BMC_CREDENTIALS}
     assert frozenset(SideVerb) - BMC_WRITES == harmless

@@ -26,7 +26,6 @@ from bcmetal.states import (
     BUSY,
     DEEP_INSPECT_BUDGET_S,
     FAILED,
-    NOT_IN_THIS_BUILD,
     REMOVABLE,
     REST,
     WORKFLOWS,
@@ -34,6 +33,7 @@ from bcmetal.states import (
     SideVerb,
     State,
     Verb,
+    fails_into,
 )
 from properties.worlds import (
     EVERY_VERB,
@@ -167,17 +167,6 @@ def test_a_verb_that_needs_something_is_refused_without_it(node: NodeFacts, pool
             assert refusal.field == allowed.needs
 
 
-@given(nodes, verbs, inputs, pools)
-def test_a_verb_of_a_later_build_is_refused_in_those_words(
-    node: NodeFacts, verb: Verb | SideVerb, params: Params, pool: PoolPolicy
-) -> None:
-    if verb in NOT_IN_THIS_BUILD:
-        answer = decide(node, verb, params, pool, NOW)
-        assert isinstance(answer, Refusal)
-        assert answer.reason == "not-in-this-build"
-    assert not NOT_IN_THIS_BUILD & {allowed.verb for allowed in allowed_verbs(node, pool, NOW)}
-
-
 # ---------------------------------------------------------------- protection, observation, fences
 
 POWERS_OR_ERASES = {
@@ -199,7 +188,7 @@ def test_a_protected_machine_is_neither_powered_nor_erased_by_anybody() -> None:
             answer = decide(replace(node, protected=True), verb, params, a_pool(), NOW)
             assert isinstance(answer, Refusal)
             refused |= {verb} if answer.reason == "protected" else set()
-    assert refused == (POWERS_OR_ERASES | {Verb.RETRY}) - NOT_IN_THIS_BUILD
+    assert refused == POWERS_OR_ERASES | {Verb.RETRY}
 
 
 @given(nodes, verbs, inputs, pools)
@@ -273,8 +262,8 @@ def test_a_retry_never_does_a_verb_that_the_table_would_not_allow_there(
     answer = decide(node, Verb.RETRY, params, pool, NOW)
     if isinstance(answer, Move):
         assert node.failed_verb is not None
-        assert node.state in FAILED & WORKFLOWS[node.failed_verb].allowed_from
-        assert node.failed_verb not in NOT_IN_THIS_BUILD
+        assert node.state in FAILED
+        assert node.state in WORKFLOWS[node.failed_verb].allowed_from or fails_into(node.failed_verb, node.state)
 
 
 def test_a_retry_after_a_retire_that_touched_nothing_is_the_retire_again() -> None:
@@ -307,11 +296,15 @@ def test_only_an_inspected_machine_with_its_own_system_is_adopted(state: State, 
     assert isinstance(answer, Move) == (state is State.INSPECTED and disks is Disks.FOREIGN)
 
 
-def test_a_retry_of_a_verb_that_this_build_does_not_have_is_refused_in_those_words() -> None:
-    node = replace(a_node(State.COMMISSION_FAILED), failed_verb=Verb.SERVICE)
+def test_a_service_that_failed_from_available_is_retried_from_where_it_failed_into() -> None:
+    node = replace(a_node(State.COMMISSION_FAILED, Disks.CLEAN), failed_verb=Verb.SERVICE)
     answer = decide(node, Verb.RETRY, Params(), a_pool(), NOW)
-    assert isinstance(answer, Refusal)
-    assert answer.reason == "not-in-this-build"
+    assert isinstance(answer, Move)
+    assert (answer.during, answer.success, answer.failure) == (
+        State.SERVICING,
+        State.AVAILABLE,
+        State.COMMISSION_FAILED,
+    )
 
 
 @given(nodes, inputs, pools)

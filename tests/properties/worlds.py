@@ -19,7 +19,7 @@ from bcmetal.decisions import (
     decide,
     erases_disks,
 )
-from bcmetal.states import BUSY, NOT_IN_THIS_BUILD, WORKFLOWS, Disks, SideVerb, State, System, Verb, fails_into
+from bcmetal.states import BUSY, WORKFLOWS, Disks, SideVerb, State, System, Verb, fails_into
 
 NOW = Micros(1_800_000_000_000_000)
 SERIAL = "SN-4711"
@@ -40,7 +40,7 @@ def a_pool() -> PoolPolicy:
 
 def failed_verbs(state: State) -> list[Verb | None]:
     """What `retry` may stand for in this state; None where it stands for nothing."""
-    return [verb for verb in WORKFLOWS if fails_into(verb, state) and verb not in NOT_IN_THIS_BUILD] or [None]
+    return [verb for verb in WORKFLOWS if fails_into(verb, state)] or [None]
 
 
 def names_the_machine(node: NodeFacts, said: str | None) -> bool:

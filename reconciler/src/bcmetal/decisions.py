@@ -34,7 +34,6 @@ from bcmetal.states import (
     BUSY,
     DEEP_INSPECT_BUDGET_S,
     ERASING,
-    NOT_IN_THIS_BUILD,
     REMOVABLE,
     SIDE_TABLE,
     TAKES_DOWN,
@@ -210,14 +209,8 @@ def _not_allowed(node: NodeFacts, verb: Verb | SideVerb, why: str) -> Refusal:
     return Refusal(Refused.INVALID_STATE, "not-allowed-now", f"{verb} is not allowed: {why}")
 
 
-def _not_in_this_build(verb: Verb | SideVerb) -> Refusal:
-    return Refusal(Refused.INVALID_STATE, "not-in-this-build", f"this build does not have {verb} yet")
-
-
 def _refused_by_table(node: NodeFacts, verb: Verb | SideVerb, params: Params) -> Refusal | None:
     state = node.state
-    if verb in NOT_IN_THIS_BUILD:
-        return _not_in_this_build(verb)
     if isinstance(verb, SideVerb):
         if state not in SIDE_TABLE[verb]:
             return _not_allowed(node, verb, f"the node is {state}, and an operation is under way")
@@ -241,8 +234,6 @@ def _refused_by_table(node: NodeFacts, verb: Verb | SideVerb, params: Params) ->
     if verb is Verb.RETRY:
         if node.failed_verb is None or not retryable_in(node.failed_verb, state):
             return _not_allowed(node, verb, f"the node is {state}: no failed operation is to be done again")
-        if node.failed_verb in NOT_IN_THIS_BUILD:
-            return _not_in_this_build(node.failed_verb)
         return None
     if verb is Verb.REMOVE:
         return _refused_removal(node, params)

@@ -371,6 +371,28 @@ class Deploy(NodeMutation):
     confirm_erase: Short | None = None
 
 
+ServiceStep = Literal[
+    "powerCycle", "bootMode", "secureBoot", "secureBootKeys", "firmware", "bios", "hostWays", "resetBmc"
+]
+
+
+class Service(NodeMutation):
+    """`steps` are done in their order, by the values of the named commission profile, else of the one that the machine was last commissioned by.
+
+    `force`: a system that does not shut down when it is asked to may be switched off.
+    """
+
+    steps: Annotated[tuple[ServiceStep, ...], Field(min_length=1, max_length=8)]
+    profile: Word | None = None
+    force: bool = False
+
+    @model_validator(mode="after")
+    def _once(self) -> Service:
+        if len(set(self.steps)) != len(self.steps):
+            raise ValueError("steps: each is named once")
+        return self
+
+
 class Rescue(NodeMutation):
     """With keys or a password's hash (as crypt(3) makes it) the agent opens SSH; without, the pool's rescue ISO boots."""
 
@@ -454,12 +476,6 @@ class SetProtected(NodeMutation):
     on: bool
     reason: Reason | None = None
     until: Moment | None = None
-
-
-class NotYet(NodeMutation):
-    """A method that this build does not have: any further input is let pass."""
-
-    model_config = ConfigDict(extra="ignore")
 
 
 # ---------------------------------------------------------------- erasure records, audit, freeze

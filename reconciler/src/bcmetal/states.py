@@ -188,8 +188,11 @@ BMC_WRITES: Final[frozenset[Verb | SideVerb]] = frozenset(
     }
 )
 
-# Named in the table, and answered with `not-in-this-build` until what they need is there.
-NOT_IN_THIS_BUILD: Final[frozenset[Verb | SideVerb]] = frozenset({V.SERVICE})
+# What a service may do, by name; each is a step of `workflows/service.py`, but for the power cycle, which is its way down and up.
+SERVICES: Final = (
+    *("powerCycle", "bootMode", "secureBoot", "secureBootKeys", "firmware", "bios"),
+    *("hostWays", "resetBmc"),
+)
 
 DEEP_INSPECT_BUDGET_S: Final = 45 * MINUTE_S
 BACKS_ALLOWED: Final = 3

@@ -10,7 +10,7 @@ from typing import Literal
 from bcmetal.boot import config_drive
 from bcmetal.boot.outbound import AddressRefused, literal, name_listed, parse_target, permitted
 from bcmetal.errors import Fault, InvalidInput
-from bcmetal.models import Commission, Deploy, Input, Release
+from bcmetal.models import Commission, Deploy, Input, Release, Service
 from bcmetal.settings import Pool, Settings
 
 
@@ -31,6 +31,24 @@ def check_input(asked: Input, settings: Settings, pool: Pool) -> None:
 def _profile_faults(name: str | None, profiles: Mapping[str, object], kind: str) -> Iterable[Fault]:
     if name is not None and name not in profiles:
         yield Fault("profile", f"there is no {kind} profile {name}; there are: {', '.join(sorted(profiles)) or 'none'}")
+
+
+def service_faults(asked: Service, name: str, settings: Settings) -> Iterable[Fault]:
+    """A step whose values the profile does not have would do nothing."""
+    profile = settings.profiles.commission.get(name)
+    if profile is None:
+        yield from _profile_faults(name, settings.profiles.commission, "commission")
+        return
+    values = {
+        "bootMode": profile.boot_mode,
+        "secureBoot": profile.secure_boot,
+        "secureBootKeys": profile.secure_boot_keys,
+        "firmware": profile.firmware,
+        "bios": profile.bios or None,
+    }
+    for n, step in enumerate(asked.steps):
+        if step in values and values[step] is None:
+            yield Fault(f"steps[{n}]", f"commission profile {name} says nothing of {step}: name another profile")
 
 
 def _waiver_faults(asked: Release, settings: Settings, pool: Pool) -> Iterable[Fault]:

@@ -12,7 +12,8 @@ from bcmetal import models
 from bcmetal.answers import NodeView
 from bcmetal.api.access import WORKFLOW_ACTIONS, actions_for
 from bcmetal.api.calls import Call, method
-from bcmetal.api.checks import check_input, kind_of
+from bcmetal.api.checks import check_input, kind_of, service_faults
+from bcmetal.api.places import refuse
 from bcmetal.api.times import micros
 from bcmetal.api.verbs import Decided, Seal, event_of, instant, not_in_this_build, run_verb, state_event
 from bcmetal.decisions import Micros
@@ -283,10 +284,16 @@ async def set_power(call: Call[models.SetPower]) -> Json:
     return await run_verb(call, SideVerb.SET_POWER, given_of(call, "action"))
 
 
-@method("metal", models.NotYet, NodeView, WORKFLOW_ACTIONS[Verb.SERVICE])
-async def service(call: Call[models.NotYet]) -> Json:
-    """Not in this build."""
-    return await run_verb(call, Verb.SERVICE)
+@method("metal", models.Service, NodeView, WORKFLOW_ACTIONS[Verb.SERVICE])
+async def service(call: Call[models.Service]) -> Json:
+    """Named works on a deployed or available machine, which is taken down for them where they need it and brought up again. Its disks stay."""
+
+    def check(row: NodeRow) -> Json:
+        name = call.input.profile or row.profile or call.its_pool.commission
+        refuse(list(service_faults(call.input, name, call.settings)))
+        return {"profile": name}
+
+    return await run_verb(call, Verb.SERVICE, given_of(call, "steps", "force"), check=check)
 
 
 @method("metal", models.NodeMutation, NodeView, A.CREDENTIALS)

@@ -29,7 +29,7 @@ from bcmetal.api.views import answer, shown
 from bcmetal.decisions import Move, Refusal, decide, erases_disks
 from bcmetal.errors import BcmetalError, Fault, InvalidInput
 from bcmetal.settings import Action
-from bcmetal.states import NOT_IN_THIS_BUILD, WORKFLOWS, SideVerb, Verb
+from bcmetal.states import WORKFLOWS, SideVerb, Verb
 from bcmetal.store import inventories, nodes, operations, side_operations, views
 from bcmetal.store.inventories import InventoryRow
 from bcmetal.store.nodes import NodeFilter
@@ -185,7 +185,7 @@ async def plan(call: Call[models.Plan]) -> Json:
 
 
 def _steps(call: Call[models.Plan], verb: Verb | SideVerb | None, row: NodeRow, given: Json) -> list[str]:
-    if not isinstance(verb, Verb) or verb not in WORKFLOWS or verb in NOT_IN_THIS_BUILD:
+    if not isinstance(verb, Verb) or verb not in WORKFLOWS:
         return []
     return list(call.services.steps_of(verb, row, given, call.its_pool))
 

@@ -20,6 +20,10 @@ _VERBS = {
     "adopt": Entry("bcmetal.cli.verbs:adopt", "Take over a machine with the system that it runs; nothing is touched."),
     "deploy": Entry("bcmetal.cli.verbs:deploy", "Start an available machine from an image."),
     "rescue": Entry("bcmetal.cli.verbs:rescue", "Start a deployed machine from the pool's rescue ISO."),
+    "service": Entry(
+        "bcmetal.cli.service:service",
+        "Firmware, BIOS settings, a restart of the BMC: works that leave the disks alone.",
+    ),
     "unrescue": Entry("bcmetal.cli.verbs:unrescue", "End a rescue and start the machine's own system again."),
     "release": Entry("bcmetal.cli.verbs:release", "Take a machine back: erase, verify, power off."),
     "retire": Entry("bcmetal.cli.verbs:retire", "Take a machine out of service for good."),
