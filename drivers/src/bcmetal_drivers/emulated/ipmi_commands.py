@@ -324,6 +324,7 @@ COMMANDS: Final[Mapping[tuple[int, int], Command]] = {
     (0x06, 0x45): Command("set-user-name", ADMINISTRATOR, Commands.set_user_name, writes=True, about=_slot),
     (0x06, 0x46): Command("get-user-name", OPERATOR, Commands.get_user_name),
     (0x06, 0x47): Command("set-user-password", ADMINISTRATOR, Commands.set_user_password, writes=True, about=_slot),
+    (0x06, 0x54): Command("get-cipher-suites", USER, lambda c, data: c.lan.get_cipher_suites(data)),
     (0x0A, 0x10): Command("get-fru-area", USER, Commands.get_fru_area),
     (0x0A, 0x11): Command("read-fru", USER, Commands.read_fru),
     (0x0A, 0x20): Command("get-sdr-info", USER, lambda c, data: c.sensors.get_sdr_info(data)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from bcmetal_drivers.emulated.ipmi_wire import ADMINISTRATOR, SUITES
+from bcmetal_drivers.emulated.ipmi_wire import ADMINISTRATOR, SUITES, suite_records
 from bcmetal_drivers.emulated.machine import Machine
 
 DONE, INVALID_DATA = 0x00, 0xCC
@@ -82,6 +82,9 @@ class Lan:
         if channel not in (CHANNEL, THIS_CHANNEL):
             return INVALID_DATA, b""
         return DONE, bytes((CHANNEL, 0x04, 0x01, 0x80, 0xF2, 0x1B, 0x00, 0x00, 0x00))
+
+    def get_cipher_suites(self, data: bytes) -> Reply:
+        return DONE, suite_records(self.suites(), data[2] & 0x3F)
 
     def get_channel_access(self, data: bytes) -> Reply:
         if data[0] & 0x0F not in (CHANNEL, THIS_CHANNEL) or data[1] & 0xC0 not in self._access:

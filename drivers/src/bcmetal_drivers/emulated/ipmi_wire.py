@@ -17,6 +17,7 @@ import struct
 import threading
 import time
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 from uuid import UUID
@@ -351,13 +352,9 @@ class Wire(pyghmi_bmc.Bmc):  # type: ignore[misc]  # pyghmi has no types
         self, rs: int, lun: int, rq: int, rq_lun: int, sequence: int, packet: bytearray, where: tuple[str, int]
     ) -> None:
         """pyghmi's names suite 3 alone. `packet` has lost two bytes, as an IPMI 1.5 one."""
-        records = b"".join(
-            bytes((0xC0, suite, SUITES[suite][0], 0x40 | SUITES[suite][1], 0x80 | SUITES[suite][2]))
-            for suite in sorted(self.host.suites)
-        )
         index = packet[22] & 0x3F if len(packet) > 22 else 0
         head = bytes((rq, rq_lun | 7 << 2))
-        body = bytes((rs, lun | sequence << 2, 0x54, 0x00, 0x01)) + records[index * 16 : index * 16 + 16]
+        body = bytes((rs, lun | sequence << 2, 0x54, 0x00)) + suite_records(self.host.suites, index)
         message = head + _checksum(head) + body + _checksum(body)
         if self.socket is not None:
             head = b"\x06\x00\xff\x07\x06\x00" + bytes(8) + len(message).to_bytes(2, "little")
@@ -377,6 +374,15 @@ class Wire(pyghmi_bmc.Bmc):  # type: ignore[misc]  # pyghmi has no types
         for key, session in list(self._sessions.items()):
             if now - session.alive_at > (IDLE_S if session.established else HANDSHAKE_S):
                 del self._sessions[key]
+
+
+def suite_records(suites: Iterable[int], index: int) -> bytes:
+    """The data of an answer to Get Channel Cipher Suites: the channel, and 16 bytes of the records (IPMI 2.0, section 22.15.2)."""
+    records = b"".join(
+        bytes((0xC0, suite, SUITES[suite][0], 0x40 | SUITES[suite][1], 0x80 | SUITES[suite][2]))
+        for suite in sorted(suites)
+    )
+    return b"\x01" + records[index * 16 : index * 16 + 16]
 
 
 def _checksum(data: bytes) -> bytes:
