@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,6 +25,8 @@ from bcmetal_drivers.capabilities import (
     Limits,
     PowerAction,
     PowerState,
+    Sensor,
+    SensorKind,
     Trust,
 )
 from bcmetal_drivers.errors import InsecureTransport, NotAsAsked, Refused, RejectedCredentials, Unreachable
@@ -63,6 +66,7 @@ class Simulator:
     admin: Credential
     operator: Credential
     directory: Path
+    serial: socket.socket  # where it connects to the machine's serial port
 
     def chassis(self, name: str) -> str:
         return (self.directory / name).read_text().strip()
@@ -78,7 +82,14 @@ def a_credential(name: str) -> Credential:
     return Credential(name, SecretStr(secrets.token_hex(8)))
 
 
-def configure(directory: Path, port: int, admin: Credential, operator: Credential) -> None:
+def sensor_record() -> bytes:
+    """A temperature with three upper thresholds (IPMI 2.0, table 43-1)."""
+    body = bytes((0x20, 0, 1, 3, 1, 0x7F, 0x68, 1, 1, 0, 0x70, 0, 0x70, 0x38, 0x38, 0x80, 1, 0, 0, 1))
+    body += bytes((0, 0, 0, 0, 0, 0, 30, 0xFF, 0, 0xFF, 0, 100, 95, 85, 0, 0, 0, 2, 2, 0, 0, 0, 0xC4)) + b"Temp"
+    return bytes((0, 0, 0x51, 1, len(body))) + body
+
+
+def configure(directory: Path, port: int, admin: Credential, operator: Credential, serial: int) -> None:
     script = directory / "chassis"
     script.write_text(CHASSIS.format(dir=directory))
     script.chmod(0o755)
@@ -93,16 +104,21 @@ def configure(directory: Path, port: int, admin: Credential, operator: Credentia
     allowed_auths_admin md5
     guid {GUID}
   endlan
+  sol "tcp:localhost:{serial}" 115200
   chassis_control "{script}"
   user 2 true "{admin.username}" "{admin.password.get_secret_value()}" admin 10 md5
   user 3 true "{operator.username}" "{operator.password.get_secret_value()}" operator 10 md5
 """)
-    fru = fru_image()
+    fru, sensor = fru_image(), sensor_record()
     (directory / "sim.emu").write_text(
         "mc_setbmc 0x20\n"
         "mc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x0002a2 0xf02\n"
         "sel_enable 0x20 1000 0x0a\n"
         f"mc_add_fru_data 0x20 0 {len(fru)} data {' '.join(hex(b) for b in fru)}\n"
+        f"main_sdr_add 0x20 {' '.join(hex(b) for b in sensor)}\n"
+        "sensor_add 0x20 0 1 1 1\n"
+        "sensor_set_value 0x20 0 1 90 0\n"
+        "sensor_set_threshold 0x20 0 1 settable 111000 100 95 85 0 0 0\n"
         "mc_enable 0x20\n"
     )
 
@@ -111,19 +127,21 @@ def configure(directory: Path, port: int, admin: Credential, operator: Credentia
 def sim(tmp_path: Path) -> Iterator[Simulator]:
     admin, operator = a_credential("admin"), a_credential("oper")
     port = free_port()
-    configure(tmp_path, port, admin, operator)
+    serial = socket.create_server(("127.0.0.1", 0))
+    configure(tmp_path, port, admin, operator, serial.getsockname()[1])
     (tmp_path / "state").mkdir()
     files = ["-c", str(tmp_path / "lan.conf"), "-f", str(tmp_path / "sim.emu"), "-s", str(tmp_path / "state")]
     process = subprocess.Popen(
         ["ipmi_sim", *files, "-n"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    simulator = Simulator(BmcAddress("ipmi", "127.0.0.1", port), admin, operator, tmp_path)
+    simulator = Simulator(BmcAddress("ipmi", "127.0.0.1", port), admin, operator, tmp_path, serial)
     try:
         wait_until_it_answers(simulator, process)
         yield simulator
     finally:
         process.terminate()
         process.wait(timeout=10)
+        serial.close()
 
 
 def wait_until_it_answers(simulator: Simulator, process: subprocess.Popen[bytes]) -> None:
@@ -301,3 +319,51 @@ def test_the_baseline_names_accounts_network_and_firmware(bmc: IpmiBmc) -> None:
     assert baseline["firmware"] == "9.08"
     assert isinstance(baseline["network"], dict)
     assert set(baseline["network"]) >= {"ip", "mac", "gateway", "cipherSuitePrivileges"}
+
+
+def test_a_sensor_of_its_own_records_is_read(bmc: IpmiBmc) -> None:
+    thresholds = {"upper-caution": 85.0, "upper-critical": 95.0, "upper-fatal": 100.0}
+    assert bmc.sensors() == (Sensor("Temp", SensorKind.TEMPERATURE, 90.0, "Cel", "warning", thresholds),)
+
+
+def test_the_event_log_is_read_and_cleared(bmc: IpmiBmc) -> None:
+    bmc.clear_event_log()
+    assert bmc.event_log() == ()
+
+
+def test_an_account_is_made_switched_off_and_emptied(bmc: IpmiBmc, sim: Simulator) -> None:
+    third = a_credential("third")
+    slot = bmc.create_account("third", third.password, "OPERATOR").slot
+    theirs = open_bmc(sim, third, Limits(privilege="OPERATOR", total_s=20))
+    assert theirs.power_state() is PowerState.OFF
+    theirs.close()
+    bmc.enable_account(slot, False)
+    assert [account.enabled for account in bmc.accounts()] == [True, True, False]
+    bmc.delete_account(slot)
+    assert [account.username for account in bmc.accounts()] == ["admin", "oper"]
+
+
+def test_suites_without_encryption_are_closed(bmc: IpmiBmc) -> None:
+    bmc.close_network_way("unencrypted-suites")
+    shown = {way.name: way.open for way in bmc.network_ways()}
+    assert (shown["cipher-0"], shown["unencrypted-suites"]) == (False, False)
+    bmc.close()
+    assert bmc.power_state() is PowerState.OFF
+
+
+def test_the_serial_console_goes_both_ways_and_is_taken_over(bmc: IpmiBmc, sim: Simulator) -> None:
+    sim.serial.settimeout(10)
+    machine, _ = sim.serial.accept()
+    machine.settimeout(10)
+    with machine, machine.makefile("rb") as typed, closing(bmc.open_console()) as left_behind:
+        left_behind.write(b"first")
+        assert typed.read(5) == b"first"
+        with closing(bmc.open_console()) as console:
+            text = secrets.token_hex(50).encode()
+            console.write(text)
+            assert typed.read(len(text)) == text
+            machine.sendall(b"login: ")
+            heard, ends = b"", time.monotonic() + 5
+            while b"login: " not in heard and time.monotonic() < ends:
+                heard += console.read(0.2)
+            assert heard == b"login: "

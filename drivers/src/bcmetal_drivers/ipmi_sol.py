@@ -13,7 +13,7 @@ from typing import Final
 
 from bcmetal_drivers.capabilities import ConsoleAccess, Limits
 from bcmetal_drivers.errors import Busy, DriverError, Malformed, Refused, TimedOut, Unreachable, Unsupported
-from bcmetal_drivers.ipmi_door import Command, IpmiDoor
+from bcmetal_drivers.ipmi_door import UNSUPPORTED, Command, IpmiDoor
 from bcmetal_drivers.ipmi_session import Answer, Deadline, IpmiSession
 
 ACTIVATE: Final = (0x06, 0x48)
@@ -25,7 +25,13 @@ SOL_PAYLOAD: Final = bytes((1, 1))  # payload type, instance
 ENCRYPTED_SIGNED: Final = bytes((0xC0, 0, 0, 0))
 SOL_ENABLE: Final = 1
 ALREADY_ACTIVE: Final = 0x80
-REASONS: Final[Mapping[int, type[DriverError]]] = {0x81: Unsupported, 0x82: Busy, 0x83: Refused, 0x84: Refused}
+REASONS: Final[Mapping[int, type[DriverError]]] = {
+    0x81: Unsupported,
+    0x82: Busy,
+    0x83: Refused,
+    0x84: Refused,
+    **dict.fromkeys(UNSUPPORTED, Unsupported),
+}
 WORDS: Final[Mapping[int, str]] = {
     0x81: "the serial console is switched off",
     0x82: "as many serial consoles are open as it has",
