@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from secrets import token_hex
 
 import pytest
 from pydantic import SecretStr
 
+from bcmetal_drivers import redfish_accounts
 from bcmetal_drivers.capabilities import (
     AccountControl,
     AccountPolicy,
@@ -15,6 +17,8 @@ from bcmetal_drivers.capabilities import (
     Credential,
     Power,
     PowerState,
+    Trust,
+    TrustKind,
     need,
     offers,
 )
@@ -27,6 +31,8 @@ from bcmetal_drivers.errors import (
     RejectedCredentials,
     Unsupported,
 )
+from bcmetal_drivers.introductions import introduces_itself
+from bcmetal_drivers.redfish_tree import Tree
 from driver_bench import LIMITS, Seat
 from raw_bmc import DOCS, Asked, a_door, a_raw_bmc, answer, error
 
@@ -150,6 +156,64 @@ def test_a_password_that_must_be_changed_first_is_told_apart_and_can_be_changed(
     need(bmc, Accounts).set_password(redfish.bmc.username, new)
     assert need(bmc, Power).power_state() is PowerState.OFF
     assert redfish.bmc.password == new
+
+
+def test_a_password_that_no_patch_changes_is_changed_by_the_accounts_action() -> None:
+    """ManagerAccount 1.13.0: some services take a new password only together with the session's own."""
+    account, new = f"{ACCOUNTS}/1", a_secret()
+    action = f"{account}/Actions/ManagerAccount.ChangePassword"
+    docs = {
+        **DOCS,
+        "/redfish/v1/": {"AccountService": {"@odata.id": "/redfish/v1/AccountService"}, **DOCS.get("/redfish/v1/", {})},
+        "/redfish/v1/AccountService": {"Accounts": {"@odata.id": ACCOUNTS}},
+        ACCOUNTS: {"Members": [{"@odata.id": account}]},
+        account: {
+            "@odata.id": account,
+            "Id": "1",
+            "UserName": "admin",
+            "Actions": {"#ManagerAccount.ChangePassword": {"target": action}},
+        },
+    }
+
+    def script(asked: Asked) -> list[bytes]:
+        if asked.method == "PATCH":
+            return [error("Base.1.0.PropertyNotWritable", "Password cannot be written.")]
+        if asked.method == "POST" and asked.path == action:
+            return [answer(status=204)]
+        return [answer(docs[asked.path])] if asked.path in docs else []
+
+    with a_raw_bmc(script) as bmc, a_door(bmc) as door, door.call():
+        old = Credential("admin", a_secret())
+        changed = redfish_accounts.set_password(Tree(door, door.address), old, "admin", new, "1")
+        [sent] = [asked for asked in bmc.asked if asked.path == action]
+        secret = old.password.get_secret_value()
+        assert json.loads(sent.body) == {"NewPassword": new.get_secret_value(), "SessionAccountPassword": secret}
+        assert changed.password == new
+
+
+@pytest.mark.parametrize(
+    ("reply", "told"),
+    [
+        (
+            answer({"Oem": {"Dell": {"ServiceTag": "7XK2M13", "x": 7}}, "Name": ["a", None, {"deep": "b"}]}),
+            {"7XK2M13", "a", "b"},
+        ),
+        (answer({"Name": "x" * 5000, "More": [str(n) for n in range(5000)]}), None),
+        (error("Base.1.0.AccessDenied", "no", status=401), set()),
+        (answer({"a": {"a": {"a": {"a": {"a": {"a": {"a": {"a": {"a": "too deep"}}}}}}}}}), set()),
+    ],
+    ids=["texts", "bounded", "refused", "deep"],
+)
+def test_what_a_bmc_says_of_itself_to_everybody_is_bounded_and_costs_no_credential(
+    reply: bytes, told: set[str] | None
+) -> None:
+    with a_raw_bmc(lambda asked: [reply]) as bmc, a_door(bmc) as door:
+        found = introduces_itself(door.address, Trust(TrustKind.NONE), LIMITS)
+        assert told is None or set(found) == told
+        assert len(found) <= 200
+        assert max((len(one) for one in found), default=0) <= 256
+        assert [asked.method for asked in bmc.asked] == ["GET"]
+        assert not any("authorization" in map(str.lower, asked.headers) for asked in bmc.asked)
 
 
 def test_a_login_that_is_refused_for_the_same_reason_is_no_wrong_password() -> None:

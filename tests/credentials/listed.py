@@ -62,6 +62,7 @@ async def enroll_by(
     credential: str,
     labels: dict[str, str] | None = None,
     trust: tuple[str, str] = ("pin-first", ""),
+    system: str | None = None,
 ) -> str:
     """A node that uses a credential of the configuration; its certificate is pinned by the first inspect."""
     node_id = site.new_id("nd")
@@ -71,9 +72,10 @@ async def enroll_by(
         TENANT,
         "site-a",
         POOL,
-        bmc.name,
+        bmc.name if system is None else system.casefold(),
         site.new_id("bm"),
         NewBmc("bmc", scheme, bmc.host, bmc.port, *(trust if scheme == "redfish" else ("system", "")), credential),
+        system_path=None if system is None else f"/redfish/v1/Systems/{system}",
         labels=labels or {},
     )
     await site.store.write(nodes.insert, new, site.clock.now())

@@ -157,6 +157,24 @@ def test_a_label_whose_password_must_be_changed_first_is_claimed_too(tmp_path: P
     on_a_listed_site(tmp_path, scenario)
 
 
+def test_nodes_behind_one_bmc_claim_it_once(tmp_path: Path) -> None:
+    async def scenario(site: Site) -> None:
+        bmc = site.rack.add_redfish("chassis", systems=3)
+        site.rack.start()
+        a_list(tmp_path / "labels.csv", [label_of(bmc, "SER1234")])
+        ids = [await enroll_by(site, bmc, "factory", {"serial": "SER1234"}, system=system) for system in bmc.by_system]
+        for node_id in ids:
+            await site.start(node_id, Verb.INSPECT)
+        await site.settle()
+        for node_id in ids:
+            assert await site.state(node_id) is State.INSPECTED, (await site.node(node_id)).last_error
+            assert await stored(site, node_id) == {"current.password": accounts(bmc)[OURS][0]}
+        assert len([w for w in site.rack.writes if w.path.endswith("/Accounts") and w.method == "POST"]) == 1
+        assert site.rack.failed_logins(bmc) == 0
+
+    on_a_listed_site(tmp_path, scenario)
+
+
 def test_a_label_stays_in_use_where_nothing_is_to_be_claimed(tmp_path: Path) -> None:
     async def scenario(site: Site) -> None:
         bmc = site.rack.add_redfish("m1")

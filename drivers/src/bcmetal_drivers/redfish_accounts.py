@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pydantic import SecretStr
@@ -17,7 +17,7 @@ from bcmetal_drivers.errors import (
     RejectedCredentials,
     Unsupported,
 )
-from bcmetal_drivers.redfish_tree import Doc, Tree, dig, link, text
+from bcmetal_drivers.redfish_tree import Doc, Tree, action_target, dig, link, text
 
 
 def accounts(tree: Tree) -> tuple[Account, ...]:
@@ -83,7 +83,7 @@ def set_password(
         try:
             with tolerated():
                 path = _path_of(tree, username, slot)
-                tree.patch(path, body)
+                _write_password(tree, path, own, body)
         except PasswordChangeRequired as error:
             # our own one, and the BMC shows nothing: only its account may be written, and some let it not even be read
             if username != own.username or error.account is None:
@@ -104,6 +104,19 @@ def set_password(
             raise lost from error
         raise NotAsAsked(f"{tree.address}: acknowledged, and the new password is not taken") from error
     return changed
+
+
+def _write_password(tree: Tree, path: str, own: Credential, body: Mapping[str, str]) -> None:
+    """By a PATCH; where that is refused and the account has an action for it, by ManagerAccount.ChangePassword (since 1.13.0)."""
+    try:
+        with tolerated():
+            tree.patch(path, body)
+    except (Refused, Unsupported):
+        target = action_target(tree.get(path), "#ManagerAccount.ChangePassword")
+        if target is None:
+            raise
+        both = {"NewPassword": body["Password"], "SessionAccountPassword": own.password.get_secret_value()}
+        tree.act(target, both)
 
 
 def _path_of(tree: Tree, username: str, slot: str | None) -> str:

@@ -15,14 +15,14 @@ from typing import Final
 
 from bcmetal.decisions import Again, Done, Failed, PoolMode
 from bcmetal.errors import InvalidInput
-from bcmetal.manifests import find_labels, read_manifest
+from bcmetal.manifests import Label, find_labels, read_manifest
 from bcmetal.passwords import Rules, ladder
 from bcmetal.settings import NamedCredential
 from bcmetal.store import meta
 from bcmetal.store.logins import LABEL, ROTATING
 from bcmetal.store.values import BmcRow, MoveSealed, SetBmc
 from bcmetal.workflows.machine import Machine, Outcome, Step
-from bcmetal.workflows.rotating import a_password, logs_in, not_recoverable, rotate_the_password
+from bcmetal.workflows.rotating import a_password, in_turn, logs_in, not_recoverable, rotate_the_password
 from bcmetal_drivers.capabilities import Account, AccountControl, Accounts, Credential, Readings, need
 from bcmetal_drivers.errors import MaybeSent, PasswordChangeRequired, Refused, Unsupported
 
@@ -44,11 +44,11 @@ async def find_the_label(m: Machine) -> Outcome:
     bmc, credential = listed
     if bmc.network not in credential.networks:
         return Failed("credential-not-for-here", f"credential {credential.name} is not for the network of this BMC")
+    hints = await _hints(m, bmc)
     try:
-        labels = await asyncio.to_thread(read_manifest, credential.manifest) if credential.manifest else ()
+        found = await asyncio.to_thread(_found, credential, hints)
     except InvalidInput as error:
         return Failed("credential-not-for-here", str(error))
-    found = find_labels(labels, await _hints(m, bmc))
     if len(found) != 1:
         how = "no line of the list is" if not found else f"{len(found)} lines of the list are"
         help_ = "say its MAC or serial with `bcmetal node update NODE --label bmc-mac=… ` or `--label serial=…`"
@@ -57,6 +57,11 @@ async def find_the_label(m: Machine) -> Outcome:
         return Failed("label-not-found", f"line {found[0].line} of the list was spent on another BMC")
     m.note(*m.line.sealed_as("current", Credential(found[0].username, found[0].password)))
     return Done()
+
+
+def _found(credential: NamedCredential, hints: Sequence[str]) -> Sequence[Label]:
+    """Tens of thousands of lines, each looked for in hundreds of texts: not for the event loop."""
+    return find_labels(read_manifest(credential.manifest), hints) if credential.manifest is not None else ()
 
 
 async def _hints(m: Machine, bmc: BmcRow) -> Sequence[str]:
@@ -82,21 +87,30 @@ async def renew_an_expired_one(m: Machine) -> Outcome:
 async def claim_the_bmc(m: Machine) -> Outcome:
     """Make our account, prove it, switch the label's off."""
     listed = _listed(m)
-    ours = m.settings.credentials.get(listed[1].claims or "") if listed is not None else None
-    if listed is None or ours is None or ours.username is None or m.pool.mode is PoolMode.OBSERVE:
+    if listed is None or not _ours(m) or m.pool.mode is PoolMode.OBSERVE:
         return Done()
     refused = await not_recoverable(m)
     if refused is not None:
         return refused
-    bmc, own = listed[0], m.line.credential
-    m.line.rotates = True
+    return await in_turn(m, listed[0], _claim)
+
+
+async def _claim(m: Machine, bmc: BmcRow) -> Outcome:
+    own, ours = m.line.credential, _ours(m)
     if f"{ROTATING}.password" in m.secrets:
         return await _make_the_account(m, bmc)
-    if own.username == ours.username:
+    if own.username == ours:
         return await _end_the_label(m, bmc) if f"{LABEL}.password" in m.secrets else await _only_ours(m, bmc)
-    password = await a_password(m, bmc, ours.username, int(m.memo.get("claim_rung", 0)))
-    m.note(*m.line.sealed_as(ROTATING, Credential(ours.username, password)))
+    password = await a_password(m, bmc, ours, int(m.memo.get("claim_rung", 0)))
+    m.note(*m.line.sealed_as(ROTATING, Credential(ours, password)))
     return Again("the password of our account is made and sealed; the account is made next", 0.0)
+
+
+def _ours(m: Machine) -> str:
+    """The user name of the account that is to be made; "" where none is."""
+    listed = _listed(m)
+    ours = m.settings.credentials.get(listed[1].claims or "") if listed is not None else None
+    return (ours.username or "") if ours is not None else ""
 
 
 async def _only_ours(m: Machine, bmc: BmcRow) -> Outcome:

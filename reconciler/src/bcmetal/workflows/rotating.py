@@ -12,6 +12,7 @@ Every node behind the BMC shares the password: one of them changes it, the other
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from pydantic import SecretStr
@@ -64,11 +65,16 @@ async def rotate_the_password(m: Machine) -> Outcome:
         return refused
     if await m.doors.store.read(logins.rotated_since, bmc.bmc_id, m.operation.created_at):
         return Done()
+    return await in_turn(m, bmc, _go_on)
+
+
+async def in_turn(m: Machine, bmc: BmcRow, change: Callable[[Machine, BmcRow], Awaitable[Outcome]]) -> Outcome:
+    """One beat of a change of passwords, while no other node behind this BMC changes any."""
     turn, operation_id = f"rotate:{bmc.bmc_id}", m.operation.operation_id
     if not await m.doors.store.write(leases.take, turn, operation_id, TURN_S):
         return Again("another node behind the same BMC changes its password", TURN_POLL_S)
     m.line.rotates = True
-    outcome = await _go_on(m, bmc)
+    outcome = await change(m, bmc)
     if not isinstance(outcome, Again):
         await m.doors.store.write(leases.take, turn, operation_id, 0.0)  # the next one's turn
     return outcome
