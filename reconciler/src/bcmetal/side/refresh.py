@@ -26,7 +26,7 @@ async def run(m: Machine) -> Outcome:
     note_clock(m, info.clock)
     await look_for_media(m)
     known = {row.serial for row in await m.doors.store.read(drives.of_node, m.node.node_id)}
-    note_inventory(m, seen)
+    await note_inventory(m, seen)
     m.note(
         SetIdentifiers("bmc", identifiers_of(seen.identity, "bmc")),
         SetBmc(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, bindparam, insert, select
+from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
 from bcmetal.decisions import Micros
 from bcmetal.store import jsontext
@@ -39,10 +39,19 @@ _SINCE: Final = (
 )
 
 
+_RENEW: Final = (
+    update(inventories)
+    .where(inventories.c.inventory_id == bindparam("a_inventory_id"))
+    .values(sections=bindparam("a_sections"), doc=bindparam("a_doc"))
+)
+
+
 def add(c: Connection, node_id: str, fact: StoreInventory, now: Micros) -> bool | None:
-    """False: as before, and not kept. None: the first one. True: it differs from the last."""
+    """False: as before, but for what changes with each look. None: the first one. True: it differs from the last."""
     before = c.execute(_LATEST, {"node_id": node_id, "source": fact.source}).one_or_none()
     if before is not None and before.digest == fact.digest:
+        sections, doc = jsontext.dump(dict(fact.sections)), jsontext.dump(dict(fact.doc))
+        c.execute(_RENEW, {"a_inventory_id": before.inventory_id, "a_sections": sections, "a_doc": doc})
         return False
     c.execute(
         _ADD,
@@ -108,7 +117,7 @@ def summary(doc: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "manufacturer": identity.get("manufacturer"),
         "model": identity.get("model"),
-        "cpus": len(cpus),
+        "cpus": len(cpus) or None,  # a machine without any there is none: the BMC tells of none
         "cpuModel": next((cpu.get("model") for cpu in cpus if cpu.get("model")), None),
         "memoryBytes": doc.get("memory_bytes"),
         "drives": len(drives),

@@ -325,7 +325,9 @@ def _apply_inventory(c: Connection, node_id: str, owned: Owner, fact: StoreInven
     if changed is not False:
         c.execute(_HARDWARE, {"a_node_id": node_id, "a_hardware": jsontext.dump(inventories.hardware(c, node_id))})
     if changed:
-        data = {"inventoryId": fact.inventory_id, "source": fact.source}
+        data: dict[str, Any] = {"inventoryId": fact.inventory_id, "source": fact.source}
+        if fact.changes:
+            data |= {"changes": list(fact.changes), "more": fact.more}
         _found(c, node_id, owned, "metal.inventory.changed", data, now)
     return changed is not False
 

@@ -292,13 +292,18 @@ class SetIdentifiers:
 
 @dataclass(frozen=True, slots=True)
 class StoreInventory:
-    """Kept only when its digest differs from the last one of that source."""
+    """A new row only when its digest differs from the last one of that source, whose document is brought up to date otherwise.
+
+    `changes` are told in the event, `more` how many they are beyond those.
+    """
 
     inventory_id: str
     source: str
     digest: str
     sections: Json
     doc: Json
+    changes: tuple[Json, ...] = ()
+    more: int = 0
 
 
 @dataclass(frozen=True, slots=True)

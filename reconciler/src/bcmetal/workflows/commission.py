@@ -71,7 +71,7 @@ async def compare_the_profile(m: Machine) -> Outcome:
         name = m.input.get("profile") or m.pool.commission
         return Failed("profile-mismatch", f"the configuration has no commission profile {name}")
     seen = await m.look(need(m.bmc, Inventories).inventory)
-    note_inventory(m, seen)
+    await note_inventory(m, seen)
     expect = profile.expect
     differences: list[str] = []
     if expect.cpus is not None and len(seen.cpus) < expect.cpus:

@@ -65,7 +65,7 @@ async def _shown(m: Machine) -> SeenInventory | None:
     if not offers(m.bmc, Inventories):
         return None
     shown = await m.look(need(m.bmc, Inventories).inventory)
-    note_inventory(m, shown)
+    await note_inventory(m, shown)
     return shown
 
 

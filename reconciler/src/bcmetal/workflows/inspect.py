@@ -109,7 +109,7 @@ async def read_the_inventory(m: Machine) -> Outcome:
     """Read everything, and keep what differs from the last time."""
     seen = await m.look(need(m.bmc, Inventories).inventory)
     power = await m.look(need(m.bmc, Power).power_state)
-    note_inventory(m, seen)
+    await note_inventory(m, seen, accept=True)
     m.note(SetSighting(power=power, boot_mode=seen.boot_mode))
     m.condition("hardware", "ok")
     known = {row.serial for row in await m.doors.store.read(drives.of_node, m.node.node_id)}

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
+from bcmetal.comparing.changes import TOLD, WHOLE, Change, carried, changes, missing, stable
 from bcmetal.decisions import Micros
 from bcmetal.placeholders import normal_serial, usable_serial
 from bcmetal.states import State
-from bcmetal.store import media
+from bcmetal.store import inventories, media
 from bcmetal.store.values import DriveSeen, SetDrives, SetSighting, StoreInventory
+from bcmetal.store.views import stamp
 from bcmetal.workflows.machine import Machine
 from bcmetal_drivers.capabilities import Inventory, VirtualMedia, need, offers
 from bcmetal_drivers.errors import Unsupported
@@ -76,13 +79,43 @@ def usable_drives(seen: Inventory) -> list[DriveSeen]:
     return list(found.values())
 
 
-def note_inventory(m: Machine, seen: Inventory) -> None:
-    """Note the inventory and its drives; what changes with each reading (the BMC's clock) is not part of the digest."""
-    doc = json.loads(json.dumps(asdict(seen), default=dict))
-    stable = json.loads(json.dumps(doc))
-    stable.get("bmc", {}).pop("clock", None)
-    digest = hashlib.sha256(json.dumps(stable, sort_keys=True).encode()).hexdigest()
+async def note_inventory(m: Machine, seen: Inventory, *, accept: bool = False) -> tuple[Change, ...]:
+    """Note the inventory and its drives, and tell what changed since the last one; what changes with each reading is no change.
+
+    `accept`: what was missing before this look is missed no more.
+    """
+    doc: dict[str, Any] = json.loads(json.dumps(asdict(seen), default=dict))
+    last = await m.doors.store.read(inventories.latest, m.node.node_id)
+    before, told_at = (None, "") if last is None else (last.doc, stamp(last.taken_at) or "")
+    kept = carried(before, doc, told_at)
+    found = () if before is None else changes(before, kept)
+    gone = missing(None if accept else before, found, kept, told_at)
+    if gone:
+        kept["missing"] = gone
+    digest = hashlib.sha256(json.dumps(stable(kept), sort_keys=True).encode()).hexdigest()
+    told = tuple(one.doc() for one in found[:TOLD])
     m.note(
-        StoreInventory(m.new_id("iv"), "bmc", digest, dict(seen.sections), doc),
-        SetDrives(tuple(usable_drives(seen))),
+        StoreInventory(
+            m.new_id("iv"), "bmc", digest, dict(seen.sections), kept, changes=told, more=max(0, len(found) - TOLD)
+        )
     )
+    if seen.sections.get("drives", "ok") in WHOLE:  # else drives that were not read would be new ones the next time
+        m.note(SetDrives(tuple(usable_drives(seen))))
+    _say_what_is_missing(m, seen, gone)
+    return found
+
+
+def _say_what_is_missing(m: Machine, seen: Inventory, gone: Mapping[str, str]) -> None:
+    unread = [
+        f"{name} ({why})" for name, why in seen.sections.items() if why not in WHOLE and not why.startswith("unknown")
+    ]
+    if gone:
+        parts = "; ".join(f"{part} (last told {at})" for part, at in gone.items())
+        text = (
+            f"the BMC tells of these parts no more: {parts}. A part that is there comes back when the BMC is restarted"
+        )
+        m.condition("inventory", "warning", "parts-missing", text[:2000])
+    elif unread:
+        m.condition("inventory", "warning", "partial", f"could not be read: {'; '.join(unread)}"[:2000])
+    else:
+        m.condition("inventory", "ok")
