@@ -75,6 +75,7 @@ class SolConsole:
         self._size = self._activate()
         self._alive_at = time.monotonic()
         session.sol_handler = self._take
+        self._begin()
 
     # ------------------------------------------------------------ for the caller
 
@@ -130,6 +131,13 @@ class SolConsole:
         if here not in (int.from_bytes(port, "little"), int.from_bytes(port, "big")):  # some swap the bytes
             raise Unsupported(f"{self._session.address}: has its serial console on another port")
         return max(SMALLEST, min(int.from_bytes(answer.data[4:6], "little") - HEADER, LARGEST))
+
+    def _begin(self) -> None:
+        """An empty packet: OpenIPMI's simulator, for one, remembers the last number of whoever had the console before, and takes a first
+        packet of that number for one that it knows."""
+        self._sent = 1
+        self._session.send_sol(bytes((self._sent, 0, 0, 0)))
+        self._session.listen(lambda: self._acknowledged is not None or self._over is not None, self._waits_s[0])
 
     def _ask(self, command: tuple[int, int], data: bytes) -> Answer:
         answer = self._session.exchange(*command, data, COMMAND_WAITS_S, Deadline.after(self._total_s))
