@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from bcmetal_drivers.capabilities import Baseline, BaselineMends, need
+from bcmetal_drivers.capabilities import Baseline, BaselineMends, PowerAction, TpmClear, need
 from bcmetal_drivers.emulated.front import RedfishFront
 from bcmetal_drivers.emulated.outlets import Outlets
 from bcmetal_drivers.emulated.rack import Rule
@@ -67,3 +67,14 @@ def test_what_a_bmc_does_not_have_cannot_be_put_back(redfish: Seat) -> None:
         mends.set_directory("ActiveDirectory", False, ())
     with pytest.raises(Unsupported):
         mends.set_service("RDP", False)
+
+
+def test_a_tpm_is_cleared_by_the_boot_after_it_was_asked_for(redfish: Seat) -> None:
+    bmc, machine = need(redfish.open(), TpmClear), redfish.bmc.machine
+    with pytest.raises(Unsupported):
+        bmc.clear_tpm()
+    machine.board.bios["Tpm2Hierarchy"] = "Enabled"
+    bmc.clear_tpm()
+    assert (bmc.tpm_clear_waits(), machine.board.tpm_clears) == (True, 0)
+    machine.set_power(PowerAction.ON)
+    assert (bmc.tpm_clear_waits(), machine.board.tpm_clears) == (False, 1)

@@ -105,6 +105,21 @@ def test_bios_settings_are_put_back_by_a_start_of_the_machine_that_is_off_again_
     on_a_site(scenario)
 
 
+def test_the_tpm_is_cleared_by_the_start_that_brings_the_settings_back(on_a_site: OnASite) -> None:
+    async def scenario(site: Site) -> None:
+        bmc = site.rack.add_redfish("m1", drives=1)
+        bmc.machine.board.bios["Tpm2Hierarchy"] = "Enabled"
+        bmc, node_id = await deployed(site)
+        bmc.host_side.change_bios("BootRetryCount", 9)
+        boots = len(bmc.machine.boots)
+        assert await site.live(node_id, Verb.RELEASE) is State.AVAILABLE, (await site.node(node_id)).last_error
+        assert bmc.machine.board.tpm_clears == 1
+        assert bmc.machine.board.bios["BootRetryCount"] == 3
+        assert len(bmc.machine.boots) == boots + 1
+
+    on_a_site(scenario)
+
+
 def test_what_cannot_be_put_back_is_named_in_a_release_that_fails(on_a_site: OnASite) -> None:
     async def scenario(site: Site) -> None:
         bmc, node_id = await deployed(site)

@@ -560,6 +560,17 @@ class Bios(Protocol):
 
 
 @runtime_checkable
+class TpmClear(Protocol):
+    def clear_tpm(self) -> None:
+        """Ask for it; carried out by the next boot. Raises Unsupported where the firmware offers no way."""
+        ...
+
+    def tpm_clear_waits(self) -> bool:
+        """Whether it still waits for a boot."""
+        ...
+
+
+@runtime_checkable
 class Firmware(Protocol):
     def firmware(self) -> tuple[FirmwareComponent, ...]: ...
     def update_firmware(self, url: str, targets: tuple[str, ...] = ()) -> Job:

@@ -26,6 +26,7 @@ from bcmetal_drivers import (
     redfish_media,
     redfish_power,
     redfish_secure_boot,
+    redfish_tpm,
 )
 from bcmetal_drivers.capabilities import (
     Account,
@@ -69,6 +70,7 @@ from bcmetal_drivers.capabilities import (
     SecureBootKeys,
     SecureBootMode,
     Slot,
+    TpmClear,
     Trust,
     VirtualMedia,
 )
@@ -301,6 +303,14 @@ class RedfishBmc(Upkeep):
         with self._call() as tree:
             redfish_baseline.set_boot_order(tree, order)
 
+    def clear_tpm(self) -> None:
+        with self._call() as tree:
+            redfish_tpm.clear(tree)
+
+    def tpm_clear_waits(self) -> bool:
+        with self._call() as tree:
+            return redfish_tpm.waits(tree)
+
     # ------------------------------------------------------------ drives
 
     def drives(self) -> tuple[Drive, ...]:
@@ -332,6 +342,7 @@ _conforms_account_control: type[AccountControl] = RedfishBmc
 _conforms_erase: type[DriveErase] = RedfishBmc
 _conforms_baseline: type[Baseline] = RedfishBmc
 _conforms_baseline_mends: type[BaselineMends] = RedfishBmc
+_conforms_tpm_clear: type[TpmClear] = RedfishBmc
 _conforms_bios: type[Bios] = RedfishBmc
 _conforms_always: type[BootAlways] = RedfishBmc
 _conforms_keys: type[SecureBootKeys] = RedfishBmc

@@ -259,6 +259,7 @@ class ReleaseProfile(_Erasing):
 
     unerased: Literal["fail", "waiver"] = "fail"
     rotate_bmc: bool = False
+    clear_tpm: bool = True
 
 
 class Profiles(_Table):

@@ -40,6 +40,7 @@ FACTORY, NO_KEYS = "factory", "none"
 class Board:
     bios: dict[str, BiosValue] = field(default_factory=lambda: dict(DEFAULTS))
     bios_pending: dict[str, BiosValue] = field(default_factory=dict)
+    tpm_clears: int = 0  # how often a boot cleared the TPM
     bios_reset: bool = False  # to the defaults at the next boot
     bios_messages: list[dict[str, Any]] = field(default_factory=list)  # of the last boot that changed something
     firmware_pending: dict[str, str] = field(default_factory=dict)

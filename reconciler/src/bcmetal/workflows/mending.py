@@ -9,7 +9,7 @@ from bcmetal.comparing.baselines import AT_A_BOOT, AT_ONCE, Change, Mend, Ours, 
 from bcmetal.decisions import Again, Done, Failed
 from bcmetal.settings import CommissionProfile
 from bcmetal.states import Disks
-from bcmetal.store import baselines
+from bcmetal.store import baselines, inventories
 from bcmetal.store.values import SetNode
 from bcmetal.workflows.firmware import BROUGHT, NOW, bring_baseline
 from bcmetal.workflows.machine import Machine, Outcome
@@ -24,6 +24,7 @@ from bcmetal_drivers.capabilities import (
     KeyReset,
     SecureBoot,
     SecureBootKeys,
+    TpmClear,
     TrustKind,
     need,
     offers,
@@ -33,6 +34,7 @@ from bcmetal_drivers.errors import DriverError, RejectedCredentials, Transient, 
 TRIES: Final = 2
 MEND_PATIENCE_S: Final = 900.0
 SHOWN: Final = 1000
+TPM: Final = "the TPM"  # among what waits for a boot
 
 
 async def found_changed(m: Machine) -> tuple[tuple[Change, ...], Mapping[str, Any]] | None:
@@ -78,26 +80,52 @@ async def mend_the_firmware(m: Machine) -> Outcome:
 
 
 async def mend_by_a_boot(m: Machine) -> Outcome:
-    """BIOS settings, boot mode, secure boot and its keys: written, and taken by one start of the machine."""
-    found = await found_changed(m)
-    if found is None:
-        return Done()
-    left = [change for change in found[0] if change.mend in AT_A_BOOT and _may(m, change)]
+    """BIOS settings, boot mode, secure boot and its keys: written, and taken by one start of the machine, which clears the TPM as well."""
+    found, before = await found_changed(m) or ((), {})
+    left = [change for change in found if change.mend in AT_A_BOOT and _may(m, change)]
     if not m.memo.get("mend_boots"):
-        outcome = await _mend(m, left, found[1])
-        if not isinstance(outcome, Done) or not m.memo.get("mend_staged"):
+        outcome = await _mend(m, left, before)
+        if not isinstance(outcome, Done):
             return outcome
+        await _stage_the_tpm(m)  # last: what waits from here on is ours
+        if not m.memo.get("mend_staged"):
+            return Done()
         m.remember(mend_boots=True)
     staged = set(m.memo.get("mend_staged") or ())
 
     async def applied() -> bool:
+        if TPM in staged and await m.look(need(m.bmc, TpmClear).tpm_clear_waits):
+            return False
         return not any(change.why in staged for change in left)
 
     outcome = await let_a_boot_apply(m, "mend", applied, "its settings back", MEND_PATIENCE_S)
+    if isinstance(outcome, Failed) and TPM in staged:
+        _tpm_not_cleared(m, "it was asked to, and does not show that it did")
     if isinstance(outcome, Done | Failed):
         m.remember(mend_staged=None, mend_boots=None)
         return Done()  # what is not as it was is named by the comparison that follows
     return outcome
+
+
+async def _stage_the_tpm(m: Machine) -> None:
+    """What the tenant sealed there is nobody's; where the firmware offers no way, the machine is told to have it still."""
+    profile = m.asked.release_profile
+    if profile is None or not profile.clear_tpm or m.memo.get("tpm_asked"):
+        return
+    try:
+        await m.act(need(m.bmc, TpmClear).clear_tpm)
+    except Unsupported:
+        row = await m.doors.store.read(inventories.latest, m.node.node_id)
+        if row is not None and row.doc.get("tpm"):
+            _tpm_not_cleared(m, "it offers no way to")
+    else:
+        m.remember(mend_staged=[*(m.memo.get("mend_staged") or ()), TPM])
+    m.remember(tpm_asked=True)
+
+
+def _tpm_not_cleared(m: Machine, why: str) -> None:
+    text = f"the machine's firmware did not clear its TPM, which holds what the last tenant left there: {why}"
+    m.condition("hardware", "warning", "tpm-not-cleared", text)
 
 
 def _may(m: Machine, change: Change) -> bool:
