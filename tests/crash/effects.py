@@ -24,23 +24,24 @@ class Crashed(BaseException):
 
 
 class Effects:
-    """`seen` lists every effect since `begin`; the daemon dies right after number `crash_at` (from 1)."""
+    """`seen` lists every effect since `begin`; the daemon dies right after number `crash_at` (from 1), or after the write number `at_write`."""
 
     def __init__(self, rack: Rack, store: OpenStore) -> None:
         self._rack = rack
         self._lock = threading.Lock()
         self._crash_at: int | None = None
+        self._at_write: int | None = None
         self._barrier: int | None = None
         self.seen: list[str] = []
         self.dead = False
         rack.on_write = self._wrote
         store.on_commit = self._committed
 
-    def begin(self, crash_at: int | None = None) -> None:
+    def begin(self, crash_at: int | None = None, at_write: int | None = None) -> None:
         """Count anew. A daemon that died before is a new one from now on."""
         with self._lock:
             self.seen = []
-            self._crash_at = crash_at
+            self._crash_at, self._at_write = crash_at, at_write
             self.dead = False
         if self._barrier is not None:
             self._rack.clear(self._barrier)
@@ -51,7 +52,8 @@ class Effects:
             if self.dead:
                 return True
             self.seen.append(what)
-            self.dead = len(self.seen) == self._crash_at
+            writes = sum(not one.startswith("commit") for one in self.seen)
+            self.dead = len(self.seen) == self._crash_at or (not what.startswith("commit") and writes == self._at_write)
             died = self.dead
         if died:
             self._barrier = self._rack.rule(Rule(action="drop_before"))
