@@ -160,7 +160,8 @@ def test_a_rotation_is_seen_until_it_is_over(db: Db) -> None:
     assert db.read(logins.tries, "bm_1", "a1", "p1", NOW).rotating
     db.write(sealed.move, MoveSealed("bm_1", accept=True, slot="rotating"))
     assert [row.slot for row in db.read(sealed.get, "bmc", "bm_1")] == ["current"]
-    assert not db.read(logins.tries, "bm_1", "a1", "p1", NOW).rotating
+    after = db.read(logins.tries, "bm_1", "a1", "p1", NOW)
+    assert (after.rotating, after.current) == (False, b"blob")
     db.write(logins.note, "bm_1", "op_1", "rotated", later(1), "engine")
     assert db.read(logins.rotated_since, "bm_1", NOW)
     assert not db.read(logins.rotated_since, "bm_1", later(2))

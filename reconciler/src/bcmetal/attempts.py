@@ -9,7 +9,7 @@ from typing import Final
 from bcmetal import login_budget
 from bcmetal.decisions import SECOND, Micros
 from bcmetal.login_budget import BeingChanged, RefusedOnce
-from bcmetal.store import logins, sealed
+from bcmetal.store import logins
 from bcmetal.store.logins import Tries
 from bcmetal.store.values import BmcRow, Sealed, Store
 from bcmetal.vault import Vault
@@ -50,7 +50,7 @@ class Attempts:
     async def allowed(self, login: Login, *, person: bool = False, rotates: bool = False) -> Tries:
         """Raises LoginBudget, LockedOut, and BeingChanged for whoever is not the one that changes the password."""
         tries = await self.tries(login)
-        if tries.rotating and not rotates and not person:
+        if (tries.rotating and not rotates and not person) or self._changed_meanwhile(tries):
             raise BeingChanged
         refusal = login_budget.refusal(tries, self.clock.now(), person=person)
         if refusal is not None:
@@ -74,17 +74,16 @@ class Attempts:
         """Count it. What was changed meanwhile, or worked before, is not taken for a wrong password: raises a Transient then."""
         await self.count(login, error.logins)
         tries = await self.tries(login)
-        if (tries.rotating and not rotates) or await self._changed_meanwhile(login.bmc_id):
+        if (tries.rotating and not rotates) or self._changed_meanwhile(tries):
             raise BeingChanged from error
         worked = self.bmc is not None and self.bmc.cred_verified_at is not None
         if worked and tries.password_rejected < login_budget.AT_MOST:
             raise RefusedOnce(str(error), retry_after_s=REFUSED_ONCE_S) from error
 
-    async def _changed_meanwhile(self, bmc_id: str) -> bool:
+    def _changed_meanwhile(self, tries: Tries) -> bool:
+        """Whether the stored password is another one than this step began with."""
         ours = self.rows.get("current.password")
-        stored = await self.store.read(sealed.get, "bmc", bmc_id)
-        now = next((row for row in stored if (row.slot, row.field) == ("current", "password")), None)
-        return (ours and ours.blob) != (now and now.blob)
+        return (ours and ours.blob) != tries.current
 
     async def _note(self, bmc_id: str, digest: str, outcome: str, at: Micros) -> None:
         await self.store.write(logins.note, bmc_id, digest, outcome, at, "engine")

@@ -31,8 +31,11 @@ _SINCE: Final = (
     )
     .order_by(bmc_logins.c.at)
 )
-_ROTATING: Final = select(
-    exists().where(sealed.c.owner_kind == "bmc", sealed.c.owner_id == bindparam("bmc_id"), sealed.c.slot == ROTATING)
+_STORED: Final = select(sealed.c.slot, sealed.c.blob).where(
+    sealed.c.owner_kind == "bmc",
+    sealed.c.owner_id == bindparam("bmc_id"),
+    sealed.c.field == "password",
+    sealed.c.slot.in_(("current", ROTATING)),
 )
 _ROTATED: Final = select(
     exists().where(
@@ -54,6 +57,7 @@ class Tries:
     locked_until: Micros | None = None
     locks: int = 0
     rotating: bool = False  # the BMC's password is being changed
+    current: bytes | None = None  # its sealed password, as it is stored now
 
 
 def note(c: Connection, bmc_id: str, account_digest: str, outcome: str, now: Micros, by: str) -> None:
@@ -71,14 +75,15 @@ def tries(c: Connection, bmc_id: str, account: str, password: str, since: Micros
     rejected = tuple(Micros(one.at) for one in found if (one.account_digest, one.outcome) == (account, REJECTED))
     of_password = [one.outcome for one in found if one.account_digest == password]
     locks = [Micros(one.at) for one in found if (one.account_digest, one.outcome) == (account, LOCKED)]
-    rotating = bool(c.execute(_ROTATING, {"bmc_id": bmc_id}).scalar_one())
+    stored = {row.slot: bytes(row.blob) for row in c.execute(_STORED, {"bmc_id": bmc_id})}
     return Tries(
         rejected,
         of_password.count(REJECTED),
         of_password[-1:] == [ACCEPTED],
         max(locks, default=None),
         len(locks),
-        rotating,
+        ROTATING in stored,
+        stored.get("current"),
     )
 
 
