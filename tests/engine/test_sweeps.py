@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from bcmetal.breaker import AWAY_AFTER
 from bcmetal.decisions import SECOND, Micros
-from bcmetal.engine import BREAKER_AFTER
 from bcmetal.events import Feed
 from bcmetal.states import SideVerb, State, Verb
 from bcmetal.store import outbox
@@ -64,7 +64,7 @@ def test_a_bmc_that_goes_away_costs_no_state_and_comes_back_by_itself(on_a_site:
         site.rack.start()
         [node_id] = await inspected(site, bmc)
         site.rack.stop()
-        for _ in range(BREAKER_AFTER):
+        for _ in range(AWAY_AFTER):
             assert await later(site) == 0
         assert (await site.conditions(node_id))["reachable"] == ("error", "bmc-unreachable")
         assert await site.state(node_id) is State.INSPECTED

@@ -142,7 +142,9 @@ def test_a_call_that_waited_for_a_thread_starts_only_with_its_deadline_left(
             taken.set()
             assert go_on.wait(10)
 
-        keeping = asyncio.create_task(lines.in_thread(keep_the_thread))
+        bmc = turn.machine.node.bmc
+        assert bmc is not None
+        keeping = asyncio.create_task(lines.in_thread(bmc, keep_the_thread))
         await until(taken.is_set)
         m = turn.machine
         acting: asyncio.Task[object] = asyncio.create_task(

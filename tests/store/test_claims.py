@@ -184,12 +184,16 @@ def test_bmcs_that_are_away_do_not_starve_healthy_ones_at_the_cap(db: Db) -> Non
     assert [one.node_id for one in found] == [healthy]
 
 
-def test_a_breaker_whose_time_is_over_is_no_longer_away(db: Db) -> None:
-    for _ in range(6):
-        node_id = a_node(db)
+def test_a_bmc_whose_time_is_over_is_tried_from_the_slow_lane_until_it_answers(db: Db) -> None:
+    nodes_behind = [a_node(db) for _ in range(6)]
+    for node_id in nodes_behind:
         know(db, node_id, SetBmc({"breaker_until_at": later(10)}))
         start(db, node_id)
-    assert len(claim(db, now=later(10))) == 6
+    first = claim(db, now=later(10))
+    assert len(first) == 4
+    assert claim(db, now=later(10)) == []
+    know(db, first[0].node_id, SetBmc({"breaker_until_at": None}))
+    assert len(claim(db, now=later(10))) == 1
 
 
 def test_a_daemon_that_starts_alone_clears_what_was_claimed(db: Db) -> None:

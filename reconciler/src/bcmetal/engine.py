@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from bcmetal.breaker import AWAY_AFTER, reach_facts
 from bcmetal.credentials import credentials_accepted, left_by_a_rotation, note_refusal
 from bcmetal.decisions import (
     SECOND,
@@ -27,8 +28,8 @@ from bcmetal.decisions import (
     Trouble,
     settle,
 )
-from bcmetal.errors import LAST_ERRORS, Stale, Unavailable, VaultError
-from bcmetal.line import BoundLine, Lines
+from bcmetal.errors import Stale, Unavailable, VaultError
+from bcmetal.line import Lines
 from bcmetal.proof.signing import signed
 from bcmetal.settling import UNASKED_S
 from bcmetal.side import side_of
@@ -37,7 +38,7 @@ from bcmetal.store import claims
 from bcmetal.store.bmcs import BmcInUse
 from bcmetal.store.identifiers import IdentityHeld
 from bcmetal.store.ids import new_id
-from bcmetal.store.values import Claim, Emit, Fact, MoveSealed, OperationRow, SetBmc, SetCondition, StepRun, Work
+from bcmetal.store.values import Claim, Emit, Fact, MoveSealed, OperationRow, StepRun, Work
 from bcmetal.workflows import Workflow, workflow_of
 from bcmetal.workflows.asked import asked_of
 from bcmetal.workflows.machine import Doors, HeldBack, Machine, Step, longer_s
@@ -47,9 +48,6 @@ log = logging.getLogger(__name__)
 
 LEASE_S: Final = 60
 RENEW_S: Final = 20.0
-BREAKER_AFTER: Final = 3
-BREAKER_FIRST_S: Final = 15
-BREAKER_LAST_S: Final = 300
 SHOWN_LATE_S: Final = (
     5.0,
     10.0,
@@ -441,7 +439,7 @@ def _run_of(work: Work, operation: OperationRow, workflow: Workflow) -> Run:
     step = operation.step if operation.step in known else known[0]
     error = operation.error
     bmc = work.node.bmc
-    away = bmc is not None and bmc.breaker_failures >= BREAKER_AFTER
+    away = bmc is not None and bmc.breaker_failures >= AWAY_AFTER
     return Run(
         operation_id=operation.operation_id,
         node_id=operation.node_id,
@@ -466,31 +464,6 @@ def _run_of(work: Work, operation: OperationRow, workflow: Workflow) -> Run:
         progress=operation.progress,
         away_since=bmc.breaker_since_at if away and bmc is not None else None,
     )
-
-
-def reach_facts(work: Work, line: object, now: Micros) -> list[Fact]:
-    """What the calls say of the BMC: whether it can be reached (the breaker, and its condition), and what was learned of it."""
-    bmc = work.node.bmc
-    if bmc is None or not isinstance(line, BoundLine) or line.reached is None:
-        return []
-    found: list[Fact] = [SetBmc({"learned": dict(line.learned)})] if line.learned is not None else []
-    if line.reached:
-        # Always, for another node behind the same BMC may have closed its breaker already; clearing what is not there changes nothing.
-        answers = SetCondition("reachable", "ok", "info", "", "")
-        if bmc.breaker_failures == 0:
-            return [*found, answers]
-        closed = SetBmc({"breaker_failures": 0, "breaker_since_at": None, "breaker_until_at": None})
-        return [*found, closed, answers]
-    failures = bmc.breaker_failures + 1
-    columns: dict[str, object] = {"breaker_failures": failures, "breaker_since_at": bmc.breaker_since_at or now}
-    if failures >= BREAKER_AFTER:
-        wait_s = min(BREAKER_LAST_S, BREAKER_FIRST_S * 2 ** min(failures - BREAKER_AFTER, 10))
-        columns["breaker_until_at"] = now + wait_s * SECOND
-        message = LAST_ERRORS["bmc-unreachable"].meaning
-        found.append(SetCondition("reachable", "error", "error", "bmc-unreachable", message))
-        unknown = "the BMC cannot be reached: whether it still takes the password is not known"
-        found.append(SetCondition("credentials", "warning", "warning", "unreachable", unknown, weak=True))
-    return [SetBmc(columns), *found]
 
 
 def _word(outcome: Outcome) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, ParamSpec, TypeVar
@@ -18,11 +17,12 @@ from pydantic import SecretStr
 
 from bcmetal.attempts import Attempts, Login
 from bcmetal.decisions import PoolMode
+from bcmetal.lanes import Lanes
 from bcmetal.login_budget import BeingChanged
 from bcmetal.opened import Secrets
 from bcmetal.settings import NamedCredential, Pool, Settings, read_secret
 from bcmetal.store.logins import Tries
-from bcmetal.store.values import PutSealed, Store, Work
+from bcmetal.store.values import BmcRow, PutSealed, Store, Work
 from bcmetal.vault import Vault, bmc_binding
 from bcmetal.workflows.machine import Clock, Start, TooLate
 from bcmetal_drivers import registry
@@ -90,10 +90,11 @@ class Lines:
     settings: Callable[[], Settings]
     limits: Limits = field(default_factory=Limits)
     threads: int = 64
+    slow_threads: int = 8  # of the slow lane
     open_bmc: Callable[[BmcAddress, Credential, Trust, Limits, Mapping[str, object]], Bmc] = registry.open_bmc
 
     def __post_init__(self) -> None:
-        self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="bmc")
+        self._lanes = Lanes(self.threads, self.slow_threads)
         self._open: dict[tuple[str, str | None], _Open] = {}
         self._locks: dict[str, asyncio.Lock] = {}
 
@@ -104,8 +105,8 @@ class Lines:
     def lock(self, bmc_id: str) -> asyncio.Lock:
         return self._locks.setdefault(bmc_id, asyncio.Lock())
 
-    async def in_thread(self, fn: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, fn)
+    async def in_thread(self, bmc: BmcRow, fn: Callable[[], T]) -> T:
+        return await self._lanes.call(bmc.bmc_id, fn, silent=bmc.breaker_failures > 0)
 
     def opened(self, bmc_id: str, system_path: str | None, key: tuple[object, ...]) -> _Open | None:
         found = self._open.get((bmc_id, system_path))
@@ -115,14 +116,14 @@ class Lines:
         replaced = self._open.get((bmc_id, system_path))
         self._open[bmc_id, system_path] = entry
         if replaced is not None:
-            self._pool.submit(replaced.driver.close)
+            self._lanes.end_soon(bmc_id, replaced.driver.close)
 
     async def forget(self, bmc_id: str, system_path: str | None) -> None:
         """Close and drop a driver; the next call opens a new one."""
         entry = self._open.pop((bmc_id, system_path), None)
         if entry is not None:
             entry.closed = True
-            await self.in_thread(entry.driver.close)
+            await self._lanes.end(bmc_id, entry.driver.close)
 
     async def forget_all(self, bmc_id: str) -> None:
         """Every driver of this BMC, whichever of its systems it is for."""
@@ -146,12 +147,13 @@ class Lines:
 
     async def close(self) -> None:
         """End every session, then the threads."""
-        entries, self._open = list(self._open.values()), {}
-        ended = await asyncio.gather(*(self.in_thread(entry.driver.close) for entry in entries), return_exceptions=True)
+        entries, self._open = list(self._open.items()), {}
+        ending = [self._lanes.end(bmc_id, entry.driver.close) for (bmc_id, _), entry in entries]
+        ended = await asyncio.gather(*ending, return_exceptions=True)
         for one in ended:
             if isinstance(one, BaseException):
                 log.error("a BMC's session did not end", exc_info=one)
-        self._pool.shutdown(wait=True)
+        self._lanes.shutdown()
 
 
 class BoundLine:
@@ -227,6 +229,12 @@ class BoundLine:
             PutSealed(vault.seal("bmc", "bmc", bmc.bmc_id, name, secret, bind=binding, slot=slot))
             for name, secret in pair
         ]
+
+    @property
+    def _row(self) -> BmcRow:
+        if self._node.bmc is None:
+            raise BadAddress("the node has no BMC")
+        return self._node.bmc
 
     @property
     def bmc(self) -> Bmc:
@@ -316,7 +324,7 @@ class BoundLine:
         if start is not None:
             await start.ready()
         try:
-            result = await self._lines.in_thread(call if start is None else partial(_in_time, start, call))
+            result = await self._lines.in_thread(self._row, call if start is None else partial(_in_time, start, call))
         except DriverError as error:
             self._learn(entry.driver)
             self.reached = not isinstance(error, Unreachable | TimedOut)
@@ -368,7 +376,7 @@ class BoundLine:
         async with self._lines.lock(bmc.bmc_id):
             tries = await self._attempts.allowed(login, person=person, rotates=self.rotates)
             try:
-                result = await self._lines.in_thread(once)
+                result = await self._lines.in_thread(bmc, once)
             except RejectedCredentials as error:
                 await self._attempts.count(login, error.logins)
                 raise
@@ -381,7 +389,9 @@ class BoundLine:
 
     async def probe(self, host: str, port: int | None, trust: Trust) -> BmcAddress:
         try:
-            found = await self._lines.in_thread(lambda: registry.probe(host, port, trust, self._lines.limits))
+            found = await self._lines.in_thread(
+                self._row, lambda: registry.probe(host, port, trust, self._lines.limits)
+            )
         except (Unreachable, TimedOut):
             self.reached = False
             raise
@@ -389,10 +399,10 @@ class BoundLine:
         return found
 
     async def introduction(self, address: BmcAddress, trust: Trust) -> tuple[str, ...]:
-        return await self._lines.in_thread(lambda: introduces_itself(address, trust, self._lines.limits))
+        return await self._lines.in_thread(self._row, lambda: introduces_itself(address, trust, self._lines.limits))
 
     async def fingerprint(self, host: str, port: int) -> str:
-        return await self._lines.in_thread(lambda: fetch_fingerprint(host, port, self._lines.limits))
+        return await self._lines.in_thread(self._row, lambda: fetch_fingerprint(host, port, self._lines.limits))
 
 
 def _in_time(start: Start, call: Callable[[], T]) -> T:

@@ -9,9 +9,9 @@ import asyncio
 import logging
 from typing import Final
 
+from bcmetal.breaker import reach_facts
 from bcmetal.credentials import credentials_condition
 from bcmetal.decisions import SECOND, Micros, Move, Params, decide
-from bcmetal.engine import reach_facts
 from bcmetal.errors import Lost, VaultError
 from bcmetal.events import retention_before
 from bcmetal.join.leaving import expire_overdue
@@ -44,6 +44,7 @@ log = logging.getLogger(__name__)
 
 SWEEP_EVERY_S: Final = 60
 SWEEP_AT_ONCE: Final = 32
+SLOW_AT_ONCE: Final = 4  # of the BMCs that did not answer the last time
 EXPIRY_EVERY_S: Final = 15
 RETENTION_EVERY_S: Final = 3600
 IDEMPOTENCY_KEPT_DAYS: Final = 7
@@ -63,10 +64,17 @@ async def sweep(doors: Doors, lines: Lines, owner: str) -> int:
     now = doors.clock.now()
     before = Micros(now - SWEEP_EVERY_S * SECOND // 2)
     due = await doors.store.read(sweeping.due, before, now)
-    gate = asyncio.Semaphore(SWEEP_AT_ONCE)
+    began_s = doors.clock.monotonic_s()
+    gate, slow_gate = asyncio.Semaphore(SWEEP_AT_ONCE), asyncio.Semaphore(SLOW_AT_ONCE)
 
     async def one(node_id: str) -> bool:
-        async with gate:
+        work = await doors.store.read(claims.peek, node_id)
+        if work is None or work.node.bmc is None:
+            return False
+        silent = work.node.bmc.breaker_failures > 0
+        async with slow_gate if silent else gate:
+            if silent and doors.clock.monotonic_s() - began_s > SWEEP_EVERY_S / 2:
+                return False  # the next sweep begins with those: they must not make it late for the others
             return await _look(doors, lines, node_id)
 
     return sum(await asyncio.gather(*(one(node_id) for node_id in due)))

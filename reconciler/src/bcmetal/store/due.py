@@ -43,8 +43,9 @@ SLOW_LANE: Final = 4
 _LOCK: Final = 0x62636D63  # claims that start workflows go one after the other, so that caps are exact
 
 n = nodes.c
-_away: Final = and_(bmcs.c.breaker_until_at.is_not(None), bmcs.c.breaker_until_at > bindparam("now"))
-_near: Final = or_(bmcs.c.breaker_until_at.is_(None), bmcs.c.breaker_until_at <= bindparam("now"))
+# From its first failure on, until it answers: one whose time is over is tried again, and takes no place of a healthy one for that.
+_away: Final = bmcs.c.breaker_until_at.is_not(None)
+_near: Final = bmcs.c.breaker_until_at.is_(None)
 _free: Final = or_(
     n.claim_owner.is_(None),
     n.claim_until < db_now() - case((n.claim_owner == bindparam("owner"), 0), else_=bindparam("takeover_us")),
@@ -185,7 +186,7 @@ def claim_due(
 
     Another's claim is free once it lapsed and `takeover_s` more went by. A workflow's first claim waits for room under the cap of its
     verb, which counts for each live daemon; a verb without a cap has room. Nodes in maintenance, and quiet ones, are left out. Of BMCs
-    that are away this owner holds at most `slow_lane`.
+    that are away (that did not answer the last time) this owner holds at most `slow_lane`.
     """
     if limit <= 0:
         return []

@@ -30,7 +30,8 @@ class Store(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BmcRow:
-    """`learned` is what drivers remember of this BMC. `breaker_until_at`: no contact before that time, except by the slow lane."""
+    """`learned` is what drivers remember of this BMC. `breaker_until_at`: it did not answer the last time, and the
+    sweep leaves it alone until then; what is under way tries it from the slow lane."""
 
     bmc_id: str
     network: str
