@@ -66,6 +66,7 @@ from bcmetal_drivers.capabilities import (
     PowerState,
     Reading,
     Readings,
+    Remembers,
     Sensor,
     Sensors,
     Trust,
@@ -73,6 +74,7 @@ from bcmetal_drivers.capabilities import (
 from bcmetal_drivers.errors import Permanent, Refused, Unsupported
 from bcmetal_drivers.ipmi_accounts import read_accounts, set_password
 from bcmetal_drivers.ipmi_door import IpmiDoor
+from bcmetal_drivers.learned import lasting, read
 from bcmetal_drivers.quirks import Quirks
 
 T = TypeVar("T")
@@ -114,9 +116,10 @@ class IpmiBmc:
         limits: Limits,
         learned: Mapping[str, object] | None = None,
     ) -> None:
-        """Raises Refused when the user name (16 bytes) or the password (20 bytes) is longer than IPMI carries."""
+        """`learned` is what `learned()` gave before. Raises Refused when the user name (16 bytes) or the password (20 bytes) is longer
+        than IPMI carries."""
         self._address = address
-        self._door = IpmiDoor(address, credential, limits)
+        self._door = IpmiDoor(address, credential, limits, read(learned))
         self._lock = threading.Lock()
         self._records = ipmi_sensors.Records()
         self._quirks: Quirks | None = None
@@ -131,6 +134,9 @@ class IpmiBmc:
                 self._door.close()
             finally:
                 self._lock.release()
+
+    def learned(self) -> Mapping[str, object]:
+        return lasting(self._door.memory)
 
     @contextmanager
     def _call(self) -> Iterator[IpmiDoor]:
@@ -341,6 +347,7 @@ def _or_none(read: Callable[[IpmiDoor], T], door: IpmiDoor) -> T | None:
 
 
 _bmc: type[Bmc] = IpmiBmc
+_conforms_remembers: type[Remembers] = IpmiBmc
 _conforms_power: type[Power] = IpmiBmc
 _conforms_readings: type[Readings] = IpmiBmc
 _conforms_boot: type[BootOnce] = IpmiBmc

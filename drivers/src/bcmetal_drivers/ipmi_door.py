@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from bcmetal_drivers.capabilities import BmcAddress, Credential, Limits
 from bcmetal_drivers.errors import (
@@ -60,7 +60,10 @@ GET_DEVICE_ID: Final = Command("Get Device ID", 0x06, 0x01)
 class IpmiDoor:
     """A conversation with one BMC, across logins. One thread at a time."""
 
-    def __init__(self, address: BmcAddress, credential: Credential, limits: Limits) -> None:
+    def __init__(
+        self, address: BmcAddress, credential: Credential, limits: Limits, memory: dict[str, Any] | None = None
+    ) -> None:
+        """`memory` is what was learned of the BMC before, and is added to."""
         check_limits(address, credential)
         check_kg(address, limits.ipmi_kg)
         self.address = address
@@ -68,7 +71,8 @@ class IpmiDoor:
         self.limits = limits
         self._session: IpmiSession | None = None
         self._used_at = 0.0
-        self._spacing_s = 0.0
+        self.memory: dict[str, Any] = {} if memory is None else memory
+        self._spacing_s = min(float(self.memory.get("spacingS") or 0.0), SPACING_LIMIT_S)
         self._hasty = 0  # commands in a row that were busy at first, and good later
         self._proven = False  # the BMC took these credentials
         self._doubted = 0
@@ -208,7 +212,7 @@ class IpmiDoor:
             self.close()
         if self._session is None:
             self._in_time(command)
-            session = IpmiSession(self.address, self.credential, self.limits)
+            session = IpmiSession(self.address, self.credential, self.limits_of_a_login())
             try:
                 session.open(self._deadline, self.limits.connect_s)
             except Refused as error:
@@ -219,9 +223,18 @@ class IpmiDoor:
                 self._doubt(error)
                 raise
             self._session = session
+            if session.suite is not None:
+                self.memory["ipmiSuite"] = session.suite
             self._proven, self._doubted = True, 0
             self._used_at = time.monotonic()
         return self._session
+
+    def limits_of_a_login(self) -> Limits:
+        """With the cipher suite that worked first; what the limits do not allow stays out."""
+        allowed, known = self.limits.ipmi_suites, self.memory.get("ipmiSuite")
+        if known not in allowed:
+            return self.limits
+        return replace(self.limits, ipmi_suites=(known, *(suite for suite in allowed if suite != known)))
 
     def _doubt(self, error: RejectedCredentials) -> None:
         """Some BMCs refuse every login for a while when their machine was switched on: not a bad password at once."""
@@ -277,6 +290,7 @@ class IpmiDoor:
         self._hasty = self._hasty + 1 if waited_s else 0
         if self._hasty >= HASTY:
             self.space(self._spacing_s + waited_s)
+            self.memory["spacingS"] = self._spacing_s
             self._hasty = 0
 
     def _in_time(self, command: Command, needed_s: float = 0.0) -> None:

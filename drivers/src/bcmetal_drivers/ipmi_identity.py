@@ -9,6 +9,7 @@ from bcmetal_drivers.capabilities import BmcInfo, Identity, Inventory
 from bcmetal_drivers.errors import Malformed, Permanent
 from bcmetal_drivers.ipmi_door import GET_DEVICE_ID, IpmiDoor
 from bcmetal_drivers.ipmi_fru import MAKERS, FruFields, read_fru, read_guid
+from bcmetal_drivers.learned import forget_another
 from bcmetal_drivers.quirks import Quirks, quirks_of
 
 
@@ -25,12 +26,12 @@ def device(door: IpmiDoor) -> BmcInfo:
     data = door.get(GET_DEVICE_ID)
     if len(data) < 11:
         raise Malformed(f"{door.address}: {GET_DEVICE_ID.name} gave {len(data)} bytes")
-    maker = int.from_bytes(data[6:9], "little") & 0x0FFFFF
-    return BmcInfo(
-        maker=MAKERS.get(maker, f"IANA {maker}"),
-        model=f"product 0x{int.from_bytes(data[9:11], 'little'):04x}",
-        firmware=f"{data[2] & 0x7F}.{data[3] >> 4}{data[3] & 0x0F}",
-    )
+    number = int.from_bytes(data[6:9], "little") & 0x0FFFFF
+    maker = MAKERS.get(number, f"IANA {number}")
+    model = f"product 0x{int.from_bytes(data[9:11], 'little'):04x}"
+    firmware = f"{data[2] & 0x7F}.{data[3] >> 4}{data[3] & 0x0F}"
+    forget_another(door.memory, maker, model, firmware)
+    return BmcInfo(maker=maker, model=model, firmware=firmware)
 
 
 def quirks(door: IpmiDoor) -> Quirks:
