@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from bcmetal.states import SideVerb, State, Verb
-from bcmetal.store import bmcs
+from bcmetal.store import bmcs, nodes
 from bcmetal.store.values import SetBmc
 from bcmetal_drivers.emulated.rack import EmulatedBmc
 from credentials.bmc_secrets import rotate, stored
@@ -31,26 +28,40 @@ async def fails(site: Site, node_id: str) -> str:
     return str(error["code"])
 
 
-@pytest.mark.parametrize(
-    ("trust", "code"),
-    [
-        (("fingerprint", "ab" * 32), "bmc-certificate-untrusted"),  # another certificate than the pinned one
-        (("system", ""), "bmc-certificate-untrusted"),
-        (("pin-first", ""), "bmc-certificate-untrusted"),  # trust on first use spends no shared password
-        (("none", ""), "credential-not-for-here"),
-    ],
-    ids=lambda value: value[0] if isinstance(value, tuple) else "",
-)
-def test_a_shared_credential_goes_only_to_a_pinned_or_verified_certificate(
-    trust: tuple[str, str], code: str, tmp_path: Path
-) -> None:
+REFUSED = {
+    ("fingerprint", "ab" * 32): "bmc-certificate-untrusted",  # another certificate than the pinned one
+    ("system", ""): "bmc-certificate-untrusted",
+    ("pin-first", ""): "bmc-certificate-untrusted",  # trust on first use spends no shared password
+    ("none", ""): "credential-not-for-here",
+}
+
+
+def test_a_shared_credential_goes_only_to_a_pinned_or_verified_certificate(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with a_listed_site(tmp_path) as site:
             rogue = site.rack.add_redfish("rogue")
             site.rack.start()
-            node_id = await enroll_by(site, rogue, "fleet", trust=trust)
-            assert await fails(site, node_id) == code
+            for trust, code in REFUSED.items():
+                node_id = await enroll_by(site, rogue, "fleet", trust=trust)
+                assert await fails(site, node_id) == code, trust
+                await site.store.write(nodes.tombstone_and_delete, node_id, "over", site.clock.now())
             assert got_nothing(site, rogue)
+
+    asyncio.run(scenario())
+
+
+def test_an_ipmi_bmc_that_does_not_know_the_password_gets_nothing_made_of_it(tmp_path: Path) -> None:
+    """RAKP 3 would let it try passwords at leisure; RAKP 2 has shown by then that it is not the BMC."""
+
+    async def scenario() -> None:
+        async with a_listed_site(tmp_path) as site:
+            rogue = site.rack.add_ipmi("rogue", username=OURS)
+            site.rack.start()
+            node_id = await enroll_by(site, rogue, "fleet")
+            assert await fails(site, node_id) == "bmc-credentials-rejected"
+            heard = site.rack.requests(rogue)
+            assert (heard["rakp1"] > 0, heard["rakp3"]) == (True, 0)
+            assert site.rack.failed_logins(rogue) == 0
 
     asyncio.run(scenario())
 
@@ -68,16 +79,10 @@ def test_a_credential_goes_to_no_network_that_it_does_not_list(tmp_path: Path) -
                 pinned = ("fingerprint", rogue.fingerprint)
                 node_id = await enroll_by(site, rogue, credential, {"serial": "SER1234"}, trust=pinned)
                 assert await fails(site, node_id) == "credential-not-for-here"
-                await site.store.write(_forget, node_id, site.clock.now())
+                await site.store.write(nodes.tombstone_and_delete, node_id, "over", site.clock.now())
             assert got_nothing(site, rogue)
 
     asyncio.run(scenario())
-
-
-def _forget(c: Any, node_id: str, now: Any) -> None:
-    from bcmetal.store import nodes
-
-    nodes.tombstone_and_delete(c, node_id, "over", now)
 
 
 def test_a_node_is_changed_to_a_shared_credential_once_it_was_proven(tmp_path: Path) -> None:
