@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ssl
+import warnings
 from pathlib import Path
 
 import pytest
@@ -80,4 +82,19 @@ def test_the_fingerprint_is_fetched_without_a_request(tmp_path: Path) -> None:
     certificate = a_certificate(tmp_path)
     with a_raw_bmc(documents(DOCS), certificate.context) as bmc:
         assert fetch_fingerprint("127.0.0.1", bmc.port, LIMITS) == certificate.fingerprint
+        assert bmc.asked == []
+
+
+@pytest.mark.parametrize("trust", [TrustKind.NONE, TrustKind.CA], ids=["unverified", "verified"])
+def test_a_tls_that_is_too_old_is_said_to_be_that(tmp_path: Path, trust: TrustKind) -> None:
+    certificate = a_certificate(tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # that it is old is the test
+        certificate.context.minimum_version = ssl.TLSVersion.TLSv1
+        certificate.context.maximum_version = ssl.TLSVersion.TLSv1_1
+    certificate.context.set_ciphers("ALL:@SECLEVEL=0")
+    value = certificate.pem if trust is TrustKind.CA else ""
+    with a_raw_bmc(documents(DOCS), certificate.context) as bmc, a_door(bmc, trust=Trust(trust, value)) as door:
+        with pytest.raises(InsecureTransport, match="too old"):
+            get(door)
         assert bmc.asked == []

@@ -71,6 +71,7 @@ FIELDS: Final[Mapping[str, Check]] = {
     "systems": _map(
         _path, _word
     ),  # path: UUID, which is who they are and no behaviour: another firmware does not end it
+    "settings": _map(_path, _path),  # resource: where its changes are written
     "resets": _map(_word, _word),  # power action: the reset type that worked
     "ipmiSuite": _one_of(17, 3),
 }

@@ -16,6 +16,7 @@ from bcmetal_drivers.errors import MaybeSent, NotAsAsked, Refused, Unsupported
 from bcmetal_drivers.redfish_boot_mode import by_bios_setting
 from bcmetal_drivers.redfish_boot_order import put_first
 from bcmetal_drivers.redfish_maker import quirks_for
+from bcmetal_drivers.redfish_settings import settings_after, settings_of
 from bcmetal_drivers.redfish_tree import Doc, Tree, dig, link, text
 from bcmetal_drivers.refusals import refusal
 
@@ -136,9 +137,13 @@ def _write(tree: Tree, path: str, ladder: list[dict[str, str]], right: Any) -> N
     for keys in dict.fromkeys(tuple(sorted(keys.items())) for keys in ladder):
         try:
             tree.patch(path, {"Boot": dict(keys)})
-        except sushy.exceptions.BadRequestError as error:
-            if not isinstance(refusal(error.answer), Refused):
+        except sushy.exceptions.HTTPError as error:
+            if error.status_code not in (400, 405) or not isinstance(refusal(error.answer), Refused | Unsupported):
                 raise
+            settings = settings_after(tree, path, error.answer)
+            if settings is not None:
+                _write(tree, settings, ladder, right)
+                return
             refused = error
             continue
         except MaybeSent:
@@ -163,11 +168,8 @@ def _shown(tree: Tree, path: str) -> BootOverride:
 
 def _settings(tree: Tree, system: Doc) -> tuple[str, dict[str, Any]] | None:
     """The Settings resource, where it is there and holds the override: Lenovo's XCC keeps only the boot order there."""
-    path = link(system, "@Redfish.Settings", "SettingsObject")
-    doc = tree.find(path)
-    if path is None or doc is None or not any(dig(doc, "Boot", key) for key in (TARGET, ENABLED)):
-        return None
-    return path, doc
+    found = settings_of(tree, tree.system_path(), system)
+    return found if found is not None and any(dig(found[1], "Boot", key) for key in (TARGET, ENABLED)) else None
 
 
 def _word(tree: Tree, device: BootDevice, *docs: Doc) -> str:
