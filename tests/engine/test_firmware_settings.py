@@ -11,6 +11,8 @@ import pytest
 
 from bcmetal.states import State, Verb
 from bcmetal_drivers.capabilities import PowerState
+from bcmetal_drivers.emulated.faults import Rule
+from bcmetal_drivers.emulated.host_side import Closed
 from bcmetal_drivers.emulated.rack import EmulatedBmc
 from emulated_site import Site, a_site
 
@@ -130,6 +132,30 @@ def test_a_bmc_gets_a_password_of_its_own(by_profile: Run) -> None:
         assert await site.live(node_id, Verb.RELEASE) is State.AVAILABLE, (await site.node(node_id)).last_error
 
     by_profile(scenario, "rotate_bmc = true")
+
+
+def test_the_hosts_ways_are_closed_before_a_tenant_is_there(by_profile: Run) -> None:
+    async def scenario(site: Site) -> None:
+        bmc = site.rack.add_redfish("m1", drives=1, oem_kcs=True)
+        node_id, state = await commissioned(site, bmc)
+        assert state is State.AVAILABLE, (await site.node(node_id)).last_error
+        with pytest.raises(Closed):
+            bmc.host_side.add_account("mallory")
+        assert "host-interface" not in await site.conditions(node_id)
+
+    by_profile(scenario, "")
+
+
+def test_a_host_way_that_the_bmc_does_not_tell_of_or_does_not_close_is_told(by_profile: Run) -> None:
+    async def scenario(site: Site) -> None:
+        untold, lying = site.rack.add_redfish("m1", drives=1), site.rack.add_redfish("m2", drives=1, oem_kcs=True)
+        site.rack.rule(Rule(action="ignore", method="PATCH", path=r"/HostInterfaces/[^/]+$", bmc="m2"))
+        for bmc in (untold, lying):
+            node_id, state = await commissioned(site, bmc)
+            assert state is State.AVAILABLE, (await site.node(node_id)).last_error
+            assert (await site.conditions(node_id))["host-interface"] == ("warning", "open")
+
+    by_profile(scenario, "")
 
 
 def test_a_host_way_that_cannot_be_closed_is_told(by_profile: Run) -> None:

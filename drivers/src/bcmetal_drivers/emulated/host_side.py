@@ -75,6 +75,7 @@ class HostSide:
         return next(iter(self._inside.machines.values()))
 
     def _open(self) -> Interior:
-        if self.closed:
+        upkeep = self._inside.upkeep
+        if self.closed or not (upkeep.interface or upkeep.kcs):
             raise Closed
         return self._inside

@@ -9,6 +9,7 @@ from bcmetal.workflows.machine import Machine, Outcome
 from bcmetal_drivers.capabilities import HostWays, NetworkWays, need, offers
 from bcmetal_drivers.errors import NotAsAsked, Refused, Unsupported
 
+KCS: Final = "kcs"  # every BMC has it; few tell whether it is open
 OWN_WAYS: Final = {"ipmi": "ipmi-over-lan"}  # by the scheme of the BMC's address
 
 
@@ -40,6 +41,8 @@ async def close_the_host_ways(m: Machine) -> Outcome:
     still = [
         f"{way.name} ({tried[way.name]})" if way.name in tried else way.name for way in ways if way.open is not False
     ]
+    if not any(way.name.startswith(KCS) for way in ways):
+        still.append(f"{KCS} (of which this BMC tells nothing)")
     if still:
         _told(m, "open", f"root on this machine can reach its BMC without a password: {', '.join(still)}")
     else:
