@@ -153,6 +153,14 @@ def test_a_firmware_baseline_is_there_and_its_images_have_checksums(doc: dict[st
     assert "mirror.example" in check(doc).image_hosts()
 
 
+def test_a_raid_layout_has_drives_enough_and_goes_with_an_erase(doc: dict[str, Any]) -> None:
+    profile = doc["profiles"]["commission"]["standard"]
+    profile["raid"] = [{"raid": "RAID5", "count": 2}]
+    assert "needs at least 3" in faults(doc)["profiles.commission.standard.raid[0]"]
+    profile |= {"raid": [{"raid": "RAID1", "count": 2}], "erase": "none"}
+    assert set(faults(doc)) == {"profiles.commission.standard.raid"}
+
+
 def test_a_bios_setting_is_a_plain_value_under_a_plain_name(doc: dict[str, Any]) -> None:
     doc["profiles"]["commission"]["standard"]["bios"] = {"BootRetryCount": 3, "QuietBoot": True, "a b": "x", "Deep": {}}
     assert set(faults(doc)) == {"profiles.commission.standard.bios.a b", "profiles.commission.standard.bios.Deep"}

@@ -178,6 +178,7 @@ LAST_ERRORS: Final = _kinds(
     ("identity-changed",          "the machine's identity is not the one that was enrolled",    False, "If its board or BMC was swapped: `bcmetal node update NODE --accept-identity --reason …`; else find out which machine this is."),
     ("boot-mode",                 "the boot mode is not the profile's and could not be set",    False, "Set it in the machine's setup, then `bcmetal retry NODE`."),
     ("firmware-update",           "a firmware is not the one that was asked for",               False, "The message names the component; look at the BMC's own log, then `bcmetal retry NODE`."),
+    ("raid",                      "the RAID layout of the profile could not be made",           False, "The message says what is missing or what the controller refused; then `bcmetal retry NODE`."),
     ("bios-rejected",             "the machine's firmware did not take a BIOS setting",         False, "The message names the settings; mend them in the profile, then `bcmetal retry NODE`."),
     ("profile-mismatch",          "the hardware is not what the profile demands",               False, "`bcmetal inventory NODE` shows what was found; mend the machine or choose another profile."),
     ("power-unknown",             "the BMC does not say whether the machine is on",             False, "Nothing is forced meanwhile. Reset the BMC, then `bcmetal retry NODE`."),

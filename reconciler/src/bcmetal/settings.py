@@ -23,8 +23,10 @@ from pydantic import (
     PrivateAttr,
     StringConstraints,
     ValidationError,
+    model_validator,
 )
 
+from bcmetal.comparing.raid import LEAST
 from bcmetal.decisions import PoolMode, PoolPolicy
 from bcmetal.errors import Fault, InvalidInput
 from bcmetal.manifests import faults_of_manifests
@@ -189,6 +191,21 @@ class FirmwareImage(_Table):
     models: Annotated[str, AfterValidator(regular_expression)] | None = None
 
 
+class RaidVolume(_Table):
+    """`drives`: of which kind, `count` of them, alike in size."""
+
+    raid: Literal["RAID0", "RAID1", "RAID5", "RAID6", "RAID10"]
+    drives: Literal["any", "ssd", "hdd", "nvme"] = "any"
+    count: int = Field(ge=1, le=64)
+    name: Word | None = None
+
+    @model_validator(mode="after")
+    def _enough(self) -> RaidVolume:
+        if self.count < LEAST[self.raid]:
+            raise ValueError(f"{self.raid} needs at least {LEAST[self.raid]} drives")
+        return self
+
+
 class Tests(_Table):
     """The hardware tests of a commission. `disks`: smart asks the disks themselves, read also reads them from end to end for at most
     `disk_read_s`. `disk_floor_mbps`: megabytes a second that every disk must give. `network`: how many links must be up.
@@ -243,6 +260,7 @@ class CommissionProfile(_Erasing):
     secure_boot_keys: Literal["factory"] | None = None
     firmware: Word | None = None
     bios: dict[BiosName, BiosSetting] = {}
+    raid: tuple[RaidVolume, ...] = ()
     unsupported: Literal["fail", "skip"] = "fail"
     close_host_ways: bool = True
     close_network_ways: bool = True

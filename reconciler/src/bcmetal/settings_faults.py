@@ -179,6 +179,10 @@ def _of_profiles(doc: Doc) -> Iterator[Fault]:
             for mark in marks if test in MARKS else ():
                 if mark not in MARKS[test]:
                     yield Fault(f"{path}.{mark}", f"that test knows no such mark; it knows {', '.join(MARKS[test])}")
+        if profile.get("raid") and profile.get("erase") == "none":
+            yield Fault(
+                f"profiles.commission.{name}.raid", "destroys what is on the drives: it goes with an erase only"
+            )
         if profile.get("hold_on_failure_s") and not profile.get("hold_keys"):
             yield Fault(
                 f"profiles.commission.{name}.hold_keys", "is missing: whose SSH keys open a machine that is held"

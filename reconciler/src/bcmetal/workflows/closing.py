@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from bcmetal.decisions import Again, Done
+from bcmetal.settings import CommissionProfile
+from bcmetal.states import Verb
 from bcmetal.workflows.machine import Machine, Outcome
 from bcmetal_drivers.capabilities import HostWays, NetworkWays, need, offers
 from bcmetal_drivers.errors import NotAsAsked, Refused, Unsupported
@@ -15,7 +17,7 @@ OWN_WAYS: Final = {"ipmi": "ipmi-over-lan"}  # by the scheme of the BMC's addres
 
 async def close_the_host_ways(m: Machine) -> Outcome:
     """Each that the maker lets be closed, and read back; what stays open is told by the condition `host-interface`."""
-    profile = m.asked.commission_profile
+    profile = _profile(m)
     if profile is not None and not profile.close_host_ways:
         _told(m, "left-open", "the commission profile leaves the host's ways into its BMC open")
         return Done()
@@ -48,6 +50,13 @@ async def close_the_host_ways(m: Machine) -> Outcome:
     else:
         m.condition("host-interface", "ok")
     return Done()
+
+
+def _profile(m: Machine) -> CommissionProfile | None:
+    """A release names one of its own kind: then it is the one that the machine was commissioned by."""
+    if m.operation.verb == Verb.RELEASE:
+        return m.settings.profiles.commission.get(m.node.profile or m.pool.commission)
+    return m.asked.commission_profile
 
 
 async def close_the_network_ways(m: Machine) -> Outcome:

@@ -14,6 +14,7 @@
 12. mark_the_disks        from here on they are half erased
 13. erase_the_drives      by the BMC, each job followed to its end
 14. verify_the_erase      each drive read back and recorded
+    lay_out_the_raid      volumes as the profile says, of drives that are erased already; where the agent erases, before its ramdisk
 15. close_the_host_ways   the host's ways into its BMC, as far as the maker allows
     close_the_network_ways   IPMI's weak spots, and IPMI itself where Redfish serves
 16. rotate_the_password   a password of its own for the BMC, where the profile says so
@@ -51,6 +52,7 @@ from bcmetal.workflows.firmware import bring_the_firmware
 from bcmetal.workflows.inside import look_from_inside
 from bcmetal.workflows.machine import Machine, Outcome, Step
 from bcmetal.workflows.observing import note_inventory
+from bcmetal.workflows.raid import lay_out_the_raid
 from bcmetal.workflows.ramdisk import LEAVE, START
 from bcmetal.workflows.rotating import rotate_the_password
 from bcmetal.workflows.steps import UNDO, clear_boot_override, eject_media, know_the_machine, power_off
@@ -115,6 +117,7 @@ STEPS = (
     clear_boot_override,
     *SETTINGS,
     *ERASE,
+    lay_out_the_raid,
     *CLOSE,
     record_the_baseline,
 )
@@ -135,13 +138,14 @@ def steps_for(asked: Asked) -> Sequence[Step]:
         eject_media,
         clear_boot_override,
         *SETTINGS,
+        *(() if by_bmc else (lay_out_the_raid,)),
         *START,
         look_from_inside,
         compare_with_the_bom,
         test_the_hardware,
         *(INSIDE if by_agent else ()),
         *LEAVE,
-        *(ERASE if by_bmc else () if by_agent else (say_not_erased,)),
+        *((*ERASE, lay_out_the_raid) if by_bmc else () if by_agent else (say_not_erased,)),
         *CLOSE,
         record_the_baseline,
     )

@@ -14,8 +14,9 @@
 12. mend_the_firmware      what has an image in the firmware baseline is brought back to it
 13. mend_by_a_boot         BIOS settings, boot mode, secure boot, by one start of the machine, which is off again then
 14. compare_the_baseline   what could not be put back, or explained, is named, and fails
-15. rotate_the_password    a new one, where the profile says so: the BMC had another user meanwhile
-16. let_the_system_go      there is no system on it any more
+15. close_the_host_ways    as at commission: its tenant was root there
+16. rotate_the_password    a new one, where the profile says so: the BMC had another user meanwhile
+17. let_the_system_go      there is no system on it any more
 
 Where the profile lists methods of the agent's, 2 is `intend_the_erase`, and 8 to 10 are the agent's: the ramdisk starts, every drive is
 planned, asked, planted with a pattern, erased, and read again after a power cycle (9 to 16 of a commission, without its tests).
@@ -29,6 +30,7 @@ from bcmetal.decisions import Done
 from bcmetal.states import System
 from bcmetal.store.values import SetNode
 from bcmetal.workflows.asked import Asked
+from bcmetal.workflows.closing import close_the_host_ways
 from bcmetal.workflows.erasing import ERASE, plan_the_erase
 from bcmetal.workflows.erasing_inside import INSIDE, intend_the_erase
 from bcmetal.workflows.inside import look_from_inside
@@ -71,6 +73,7 @@ MEND = (
     mend_the_firmware,
     mend_by_a_boot,
     compare_the_baseline,
+    close_the_host_ways,
     *only_where(_rotates, rotate_the_password),
 )
 
