@@ -12,6 +12,7 @@
 10. bring_the_firmware    to the profile's baseline: fetched, taken by the BMC, its version read back several times in a row
 11. set_the_bios          the profile's BIOS settings; 7 and 9 to 11 start the machine for what its firmware takes at a boot only
 12. mark_the_disks        from here on they are half erased
+    clear_the_volumes     RAID volumes on the drives that are to be erased
 13. erase_the_drives      by the BMC, each job followed to its end
 14. verify_the_erase      each drive read back and recorded
     lay_out_the_raid      volumes as the profile says, of drives that are erased already; where the agent erases, before its ramdisk

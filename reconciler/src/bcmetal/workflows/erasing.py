@@ -14,6 +14,7 @@ from bcmetal.states import Disks
 from bcmetal.store import drives
 from bcmetal.store.values import AddErasureRecord, DriveSeen, MarkDrives, SetNode
 from bcmetal.workflows.machine import Machine, Outcome, Unsure
+from bcmetal.workflows.raid import delete_volumes_on
 from bcmetal_drivers.capabilities import Drive, DriveErase, Job, JobState, need, offers
 from bcmetal_drivers.errors import Unsupported
 
@@ -103,6 +104,11 @@ async def mark_the_disks(m: Machine) -> Outcome:
     await m.ready_to_act()
     m.note(SetNode({"disks": Disks.HALF}), MarkDrives(tuple(m.memo["plan"]), True))
     return Done()
+
+
+async def clear_the_volumes(m: Machine) -> Outcome:
+    """RAID volumes on the drives that are to be erased are deleted."""
+    return await delete_volumes_on(m, list(m.memo["plan"])) if erase_wanted(m) else Done()
 
 
 async def erase_the_drives(m: Machine) -> Outcome:
@@ -231,4 +237,4 @@ async def say_not_erased(m: Machine) -> Outcome:
     return not_erased(m)
 
 
-ERASE = (mark_the_disks, erase_the_drives, verify_the_erase)
+ERASE = (mark_the_disks, clear_the_volumes, erase_the_drives, verify_the_erase)

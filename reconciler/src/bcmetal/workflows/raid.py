@@ -5,11 +5,13 @@ Volumes destroy what is on their drives, so the disks count as half erased from 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Final
 
 from bcmetal.comparing.raid import Layout, NoLayout, layout_of
 from bcmetal.decisions import Again, Done, Failed
-from bcmetal.states import Disks
+from bcmetal.settings import CommissionProfile
+from bcmetal.states import Disks, Verb
 from bcmetal.store.values import MarkDrives, SetNode
 from bcmetal.workflows.bios import not_offered
 from bcmetal.workflows.machine import Machine, Outcome, Unsure
@@ -25,7 +27,7 @@ LONGEST_JOB_S: Final = 3600.0
 
 async def lay_out_the_raid(m: Machine) -> Outcome:
     """Look at the volumes, change one at a time, look again."""
-    profile = m.asked.commission_profile
+    profile = _profile(m)
     if profile is None or not profile.raid:
         return Done()
     try:
@@ -37,6 +39,29 @@ async def lay_out_the_raid(m: Machine) -> Outcome:
         layout = layout_of(profile.raid, drives, volumes)
     except NoLayout as error:
         return Failed("raid", str(error))
+    return await _towards(m, layout, drives)
+
+
+def _profile(m: Machine) -> CommissionProfile | None:
+    """A release that erases puts back the layout that the machine was commissioned with."""
+    if m.operation.verb != Verb.RELEASE:
+        return m.asked.commission_profile
+    erases = m.asked.release_profile is not None and m.asked.release_profile.erases
+    return m.settings.profiles.commission.get(m.node.profile or m.pool.commission) if erases else None
+
+
+async def delete_volumes_on(m: Machine, serials: Collection[str]) -> Outcome:
+    """A drive that is part of a volume is not erased by its BMC: the volume goes first."""
+    if not offers(m.bmc, Volumes):
+        return Done()
+    try:
+        volumes = await m.look(need(m.bmc, Volumes).volumes)
+    except Unsupported:
+        return Done()
+    return await _towards(m, Layout(tuple(one for one in volumes if set(one.drives) & set(serials)), ()), ())
+
+
+async def _towards(m: Machine, layout: Layout, drives: tuple[Drive, ...]) -> Outcome:
     if under_way(m, "raid"):
 
         async def applied() -> bool:
@@ -64,7 +89,7 @@ async def _change(m: Machine, layout: Layout, drives: tuple[Drive, ...]) -> Outc
 
         return await let_a_boot_apply(m, "raid", applied, "its RAID layout", code="raid")
     await m.ready_to_act()
-    if m.node.facts.disks is not Disks.HALF:
+    if drives and m.node.facts.disks is not Disks.HALF and not m.memo.get("erases"):
         m.note(SetNode({"disks": Disks.HALF}), MarkDrives(tuple(one.serial for one in drives), True))
     bmc = need(m.bmc, Volumes)
     job: Job | Unsure

@@ -8,8 +8,10 @@
 6. withdraw_the_medium     served no more
 7. clear_boot_override     seen cleared
 8. mark_the_disks          from here on they are half erased
+   clear_the_volumes       RAID volumes on the drives that are to be erased
 9. erase_the_drives        by the BMC, each job followed to its end
 10. verify_the_erase       each drive read back and recorded
+    lay_out_the_raid       as at commission: volumes were deleted for the erase
 11. mend_the_bmc           planted accounts, directories, subscriptions and protocols go; the boot order is put back
 12. mend_the_firmware      what has an image in the firmware baseline is brought back to it
 13. mend_by_a_boot         BIOS settings, boot mode, secure boot, by one start of the machine, which is off again then
@@ -43,6 +45,7 @@ from bcmetal.workflows.mending import (
     mend_the_bmc,
     mend_the_firmware,
 )
+from bcmetal.workflows.raid import lay_out_the_raid
 from bcmetal.workflows.ramdisk import LEAVE, START
 from bcmetal.workflows.rotating import rotate_the_password
 from bcmetal.workflows.steps import (
@@ -69,6 +72,7 @@ def _rotates(m: Machine) -> bool:
 
 
 MEND = (
+    lay_out_the_raid,
     mend_the_bmc,
     mend_the_firmware,
     mend_by_a_boot,

@@ -8,6 +8,7 @@
 6. withdraw_the_medium    served no more
 7. clear_boot_override    seen cleared
 8. mark_the_disks         from here on they are half erased
+   clear_the_volumes      RAID volumes on the drives that are to be erased
 9. erase_the_drives       by the BMC, each job followed to its end
 10. verify_the_erase      each drive read back and recorded
 11. hand_the_bmc_over     to the pool's hand-over credential, where it names one
