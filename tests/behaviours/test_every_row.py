@@ -155,6 +155,7 @@ KINDS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         ),
         "suites, and privilege of the account": (
             "ipmi-suite-3-only",
+            "ipmi-suite-17-ignored",
             "ipmi-suite-17-only",
             "ipmi-no-encryption",
             "ipmi-1.5-only",

@@ -112,6 +112,13 @@ async def the_privilege_is_named(case: Case) -> None:
     assert case.life.site.rack.failed_logins(case.bmc) == 0
 
 
+async def remembered(case: Case) -> None:
+    """What it takes is stored, so that the next login need not wait for an answer to another."""
+    bmc = (await case.life.node(case.node_id)).bmc
+    assert bmc is not None
+    assert (bmc.learned or {})["ipmiSuite"] == 3
+
+
 async def switched_once(case: Case) -> None:
     """However the answers went: no start was asked for twice."""
     asked = case.effects("chassis-control")
@@ -180,6 +187,7 @@ ROWS = (
     Row("ipmi-forgets-persistence", judge=anew_where_the_flag_was_gone),
     Row("ipmi-supermicro-selectors", judge=the_disk_is_reached),
     Row("ipmi-suite-3-only"),
+    Row("ipmi-suite-17-ignored", judge=remembered),
     Row("ipmi-suite-17-only"),
     Row("ipmi-no-encryption", fails="bmc-insecure-transport", judge=no_name_was_told),
     Row("ipmi-no-encryption", pool=Ipmi(legacy=True), note="legacy"),

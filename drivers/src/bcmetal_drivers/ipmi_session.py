@@ -108,8 +108,15 @@ class IpmiSession(pyghmi_session.Session):  # type: ignore[misc]  # pyghmi has n
     def __new__(cls, *_args: object, **_kwargs: object) -> IpmiSession:
         return object.__new__(cls)  # pyghmi's looks for a session of the same BMC in its tables
 
-    def __init__(self, address: BmcAddress, credential: Credential, limits: Limits, privilege: str = "") -> None:
-        """`privilege`: another than that of `limits`."""
+    def __init__(
+        self,
+        address: BmcAddress,
+        credential: Credential,
+        limits: Limits,
+        privilege: str = "",
+        likely: int | None = None,
+    ) -> None:
+        """`privilege`: another than that of `limits`. `likely`: the suite that is tried first, if it is one of those allowed."""
         privilege = privilege or limits.privilege
         check_limits(address, credential)
         check_kg(address, limits.ipmi_kg)
@@ -117,6 +124,7 @@ class IpmiSession(pyghmi_session.Session):  # type: ignore[misc]  # pyghmi has n
             raise Refused(f"{address}: {privilege!r} is no IPMI privilege level; use one of {', '.join(PRIVILEGES)}")
         known = {**SUITES, **LEGACY_SUITES} if limits.ipmi_legacy else SUITES
         wanted = (*limits.ipmi_suites, *LEGACY_SUITES) if limits.ipmi_legacy else limits.ipmi_suites
+        wanted = tuple(sorted(wanted, key=lambda suite: suite != likely))
         spoken = {suite: known[suite] for suite in wanted if suite in known}
         if not spoken:
             raise Unsupported(
@@ -225,11 +233,14 @@ class IpmiSession(pyghmi_session.Session):  # type: ignore[misc]  # pyghmi has n
 
     def _log_in(self, deadline: Deadline) -> None:
         for suite in self.suites:
+            last = suite == list(self.suites)[-1]
             for _ in range(HANDSHAKES):
-                reached = self._handshake(suite, deadline)
-                if reached in ("ESTABLISHED", "REFUSED"):
+                reached = self._handshake(suite, deadline, RESENDS_S if last else RESENDS_S[:2])
+                if reached in ("ESTABLISHED", "REFUSED") or (reached == "OPENSESSION" and not last):
                     break
-            else:
+            if reached == "OPENSESSION" and not last:
+                continue  # some BMCs ignore a suite that they do not know
+            if reached not in ("ESTABLISHED", "REFUSED"):
                 raise self._silence(reached, deadline)
             if reached == "ESTABLISHED":
                 self.suite = suite
@@ -249,7 +260,7 @@ class IpmiSession(pyghmi_session.Session):  # type: ignore[misc]  # pyghmi has n
             )
         return TimedOut(f"{self.address}: the login was not answered")
 
-    def _handshake(self, suite: int, deadline: Deadline) -> str:
+    def _handshake(self, suite: int, deadline: Deadline, resends_s: tuple[float, ...]) -> str:
         """Open session, RAKP 1 to 4. Returns how far it came (pyghmi's `sessioncontext`, or REFUSED for this suite)."""
         self._initsession()
         self.attemptedhash = self.suites[suite][0]
@@ -257,7 +268,7 @@ class IpmiSession(pyghmi_session.Session):  # type: ignore[misc]  # pyghmi has n
         self.ipmiversion = 2.0
         self._proposed = suite
         self.sessioncontext = "OPENSESSION"
-        for wait_s in RESENDS_S:
+        for wait_s in resends_s:
             self._open_rmcpplus_request()  # with a tag and a session id of its own each time: safe to send again
             if self._pump(lambda: self.sessioncontext != "OPENSESSION", wait_s, deadline):
                 break

@@ -108,7 +108,7 @@ class IpmiFront:
         """Change a quirk while it runs.
 
         `suites` (tuple of 17, 3, 16, 15, 2, 1, 0) · `kg` · `sdr_read_limit` (bytes) · `sol` (False: switched off) · `sol_stale` · `privilege` (of the rack's
-        account) · `ipmi_2` (False: it knows 1.5 only) · `min_interval_s` (busy sooner) · `logins_fail_after_power_on` (so many) · `max_sessions` · `flags_lapse_s` (boot flags without parameter 3) · `parameter_3` (False:
+        account) · `ipmi_2` (False: it knows 1.5 only) · `ignores_suites` (silence) · `min_interval_s` (busy sooner) · `logins_fail_after_power_on` (so many) · `max_sessions` · `flags_lapse_s` (boot flags without parameter 3) · `parameter_3` (False:
         refused) · `forgets_uefi` · `forgets_persistence` · `selectors` (number → BootDevice) · `tells_light` · `light_stays` · `password_bytes` (16: longer ones are cut) · `fru` ("checksum", "garbled", "absent") · `unknown_names` ("refused", "ignored").
         """
         if name == "suites" and isinstance(value, tuple | list):
@@ -121,6 +121,8 @@ class IpmiFront:
             self.users.slots[2].privilege = value
         elif name == "ipmi_2" and isinstance(value, bool):
             self._wire.knows_ipmi_2 = value
+        elif name == "ignores_suites" and isinstance(value, bool):
+            self._wire.ignores_suites = value
         elif name == "logins_fail_after_power_on" and isinstance(value, int):
             self._failing_after_power_on = value
         elif name == "sol" and isinstance(value, bool):

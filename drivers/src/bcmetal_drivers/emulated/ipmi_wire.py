@@ -128,6 +128,8 @@ class _Session(serversession.ServerSession):  # type: ignore[misc]  # pyghmi has
     def answer_open(self, full: bool) -> bool:
         """Answer the open request; whether the handshake goes on."""
         status = NO_RESOURCES if full else NO_SUITE if self._suite is None else OK
+        if status == NO_SUITE and self.wire.ignores_suites:
+            return False
         message = bytearray((self._tag, status, ADMINISTRATOR, 0)) + self.clientsessionid
         if status == OK and self._suite is not None:
             auth, integrity, secrecy, self.currhashlib, self.currhashlen = SUITES[self._suite]
@@ -255,6 +257,7 @@ class Wire(pyghmi_bmc.Bmc):  # type: ignore[misc]  # pyghmi has no types
         self.max_sessions = 8
         self.kg: bytes | None = None
         self.knows_ipmi_2 = True
+        self.ignores_suites = False  # suites that it does not take are met with silence
         self.socket: socket.socket | None = None
         self.stopping = threading.Event()  # what a delayed answer waits on
         self._name = name

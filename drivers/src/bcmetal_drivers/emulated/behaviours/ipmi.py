@@ -36,6 +36,7 @@ BEHAVIOURS: Final = (
     ),
     # suites, privilege, names
     _ipmi("ipmi-suite-3-only", "Cipher suite 17 is refused.", suites=(3,)),
+    _ipmi("ipmi-suite-17-ignored", "Cipher suite 17 is met with silence.", suites=(3,), ignores_suites=True),
     _ipmi("ipmi-suite-17-only", "Cipher suite 3 is refused.", suites=(17,)),
     _ipmi("ipmi-no-encryption", "Only cipher suites without encryption are known.", suites=(2, 1, 0)),
     _ipmi("ipmi-1.5-only", "The BMC says that it knows IPMI 1.5 only.", ipmi_2=False),
