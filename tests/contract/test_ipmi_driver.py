@@ -179,6 +179,33 @@ def test_flags_that_are_lost_once_are_written_again(bmc: IpmiBmc, bench: IpmiBen
     assert bench.machine.override.device is BootDevice.PXE
 
 
+def test_the_inventory_has_what_records_tell_of(bmc: IpmiBmc, bench: IpmiBench) -> None:
+    inventory = bmc.inventory()
+    assert inventory.psus == (
+        {
+            "id": "PS1 FRU",
+            "name": "DPS-1200",
+            "manufacturer": "Delta",
+            "partNumber": "PWS-1K2",
+            "serial": f"PSU{bench.machine.serial}",
+        },
+    )
+    assert [fan["name"] for fan in inventory.fans] == ["FAN1"]
+    assert (inventory.sections["psus"], inventory.sections["fans"], inventory.sections["memory"]) == (
+        "ok",
+        "ok",
+        "absent",
+    )
+
+
+@pytest.mark.parametrize(("code", "says"), [(0xC1, "absent"), (0xFF, "partial: ")])
+def test_records_that_cannot_be_read_cost_the_parts_alone(bmc: IpmiBmc, bench: IpmiBench, code: int, says: str) -> None:
+    bench.rule("get-sdr", "refuse", times=None, code=code)
+    inventory = bmc.inventory()
+    assert inventory.identity.serial == bench.machine.serial
+    assert inventory.sections["psus"].startswith(says)
+
+
 def test_a_fru_with_a_bad_checksum_is_read_and_named(bmc: IpmiBmc, bench: IpmiBench) -> None:
     bench.front.set("fru", "checksum")
     inventory = bmc.inventory()

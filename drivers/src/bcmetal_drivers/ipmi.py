@@ -212,7 +212,7 @@ class IpmiBmc:
     def inventory(self) -> Inventory:
         """IPMI tells who the machine is and little more; what the host holds is `absent`, for the agent to say."""
         with self._call() as door:
-            return ipmi_identity.inventory(door, OFFERED)
+            return ipmi_identity.inventory(door, self._records, OFFERED)
 
     # ------------------------------------------------------------ accounts
 

@@ -90,7 +90,7 @@ class IpmiDoor:
 
     def proves(self, credential: Credential, privilege: str) -> bool | None:
         """Whether the BMC takes a login with this. None: it could not be tried just now."""
-        session = IpmiSession(self.address, credential, self.limits, privilege)
+        session = IpmiSession(self.address, credential, self.limits_of_a_login(), privilege)
         try:
             session.open(self._deadline, self.limits.connect_s)
         except RejectedCredentials:
@@ -114,7 +114,7 @@ class IpmiDoor:
         """An open one beside that of this door, the caller's to close. Raises Refused where the BMC is only observed."""
         if not self.limits.write_allowed:
             raise Refused(f"{self.address}: a console is typed into, and this BMC is only observed")
-        session = IpmiSession(self.address, self.credential, self.limits)
+        session = IpmiSession(self.address, self.credential, self.limits_of_a_login())
         session.open(Deadline.after(self.limits.total_s), self.limits.connect_s)
         return session
 
@@ -247,7 +247,7 @@ class IpmiDoor:
         levels = sorted(PRIVILEGES, key=PRIVILEGES.__getitem__, reverse=True)
         for level in levels[levels.index(self.limits.privilege) + 1 :]:
             try:
-                session = IpmiSession(self.address, self.credential, self.limits, level)
+                session = IpmiSession(self.address, self.credential, self.limits_of_a_login(), level)
                 session.open(self._deadline, self.limits.connect_s)
             except DriverError:
                 continue

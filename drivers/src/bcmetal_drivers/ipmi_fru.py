@@ -54,9 +54,9 @@ class FruFields:
     trouble: str = ""
 
 
-def read_fru(door: IpmiDoor) -> FruFields:
-    """FRU 0 of the BMC. A BMC without one raises Unsupported or Refused; a garbled one gives what could be read."""
-    area = door.get(GET_FRU_AREA, b"\x00")
+def read_fru(door: IpmiDoor, device: int = 0) -> FruFields:
+    """A FRU of the BMC; 0 is the machine's. A BMC without it raises Unsupported or Refused; a garbled one gives what could be read."""
+    area = door.get(GET_FRU_AREA, bytes((device,)))
     if len(area) < 2:
         raise Malformed(f"{door.address}: {GET_FRU_AREA.name} gave {len(area)} bytes")
     size = min(area[0] | area[1] << 8, FRU_LIMIT)
@@ -64,7 +64,7 @@ def read_fru(door: IpmiDoor) -> FruFields:
     chunks = list(CHUNKS)
     while len(raw) < size:
         asked = min(chunks[0], size - len(raw))
-        answer = door.read(READ_FRU, struct.pack("<BHB", 0, len(raw), asked))
+        answer = door.read(READ_FRU, struct.pack("<BHB", device, len(raw), asked))
         if answer.code in TOO_LONG and len(chunks) > 1:
             chunks.pop(0)
             continue

@@ -30,7 +30,7 @@ CHUNKS: Final = (32, 16, 8)
 RESERVATION_LOST: Final = 0xC5
 CANNOT_RETURN: Final = frozenset({0xC7, 0xC8, 0xC9, 0xCA, 0xCC, 0xFF})
 GONE: Final = 0xCB
-FULL, COMPACT = 0x01, 0x02
+FULL, COMPACT, FRU_LOCATOR = 0x01, 0x02, 0x11
 BMC_ADDRESS: Final = 0x20
 
 
@@ -98,14 +98,23 @@ class SensorRecord:
         return self.owner, self.number
 
 
+@dataclass(frozen=True, slots=True)
+class FruLocator:
+    """Where another FRU is: a power supply's, a memory module's. Of the BMC itself, and logical, so that Read FRU Data reaches it."""
+
+    name: str
+    device: int
+    entity: int
+
+
 def repository_stamp(door: IpmiDoor) -> bytes | None:
     """What changes whenever the repository does; None where the BMC does not tell."""
     answer = door.read(GET_INFO)
     return answer.data[1:3] + answer.data[5:13] if answer.code == 0 and len(answer.data) >= 13 else None
 
 
-def read_sensors(door: IpmiDoor) -> tuple[SensorRecord, ...]:
-    """Every sensor that the BMC has a record of. Raises Unsupported where it has neither a repository nor device SDRs."""
+def read_records(door: IpmiDoor) -> tuple[SensorRecord | FruLocator, ...]:
+    """Every sensor and FRU that the BMC has a record of. Raises Unsupported where it has neither a repository nor device SDRs."""
     try:
         raw = list(_Repository(door, RESERVE, GET_RECORD).records())
     except Unsupported:
@@ -179,9 +188,11 @@ class _Repository:
 # ---------------------------------------------------------------- decoding
 
 
-def decode(record: bytes) -> SensorRecord | None:
-    """A sensor's record; None for other kinds of records, and for what is cut short."""
+def decode(record: bytes) -> SensorRecord | FruLocator | None:
+    """A sensor's record, or a FRU's; None for other kinds of records, and for what is cut short."""
     kind = record[3] if len(record) > 3 else None
+    if kind == FRU_LOCATOR and len(record) > 15 and record[5] >> 1 == BMC_ADDRESS >> 1 and record[7] & 0x80:
+        return FruLocator(_name(record[15:]), record[6], record[12])
     if kind not in (FULL, COMPACT):
         return None
     name_at = 47 if kind == FULL else 31

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from bcmetal_drivers import ipmi_words
 from bcmetal_drivers.capabilities import Sensor, SensorKind
 from bcmetal_drivers.errors import Refused, Unsupported
 from bcmetal_drivers.ipmi_door import Command, IpmiDoor
-from bcmetal_drivers.ipmi_sdr import BMC_ADDRESS, Formula, SensorRecord, factors, read_sensors, repository_stamp
+from bcmetal_drivers.ipmi_sdr import (
+    BMC_ADDRESS,
+    Formula,
+    FruLocator,
+    SensorRecord,
+    factors,
+    read_records,
+    repository_stamp,
+)
 
 GET_FACTORS: Final = 0x23
 GET_THRESHOLDS: Final = 0x27
@@ -52,18 +60,24 @@ class Records:
 
     def __init__(self) -> None:
         self._stamp: bytes | None = None
-        self._records: tuple[SensorRecord, ...] | None = None
+        self._records: tuple[SensorRecord | FruLocator, ...] | None = None
 
     def of(self, door: IpmiDoor) -> tuple[SensorRecord, ...]:
+        return tuple(record for record in self._all(door) if isinstance(record, SensorRecord))
+
+    def frus(self, door: IpmiDoor) -> tuple[FruLocator, ...]:
+        return tuple(record for record in self._all(door) if isinstance(record, FruLocator))
+
+    def _all(self, door: IpmiDoor) -> tuple[SensorRecord | FruLocator, ...]:
         stamp = repository_stamp(door)
         if self._records is None or stamp is None or stamp != self._stamp:
-            self._records, self._stamp = read_sensors(door), stamp
+            self._records, self._stamp = read_records(door), stamp
         return self._records
 
 
-def sensors(door: IpmiDoor, records: Records) -> tuple[Sensor, ...]:
-    """Those of the BMC itself; the ones behind other controllers are named without a reading."""
-    return tuple(_sensor(door, record) for record in records.of(door))
+def sensors(door: IpmiDoor, records: Records, kinds: Collection[int] | None = None) -> tuple[Sensor, ...]:
+    """Those of the BMC itself; the ones behind other controllers are named without a reading. `kinds`: of these sensor types alone."""
+    return tuple(_sensor(door, record) for record in records.of(door) if kinds is None or record.kind in kinds)
 
 
 def power_draw_w(door: IpmiDoor) -> float | None:
@@ -139,8 +153,3 @@ def _health(record: SensorRecord, data: bytes, numeric: bool) -> str | None:
     states = data[2] | (data[3] & 0x7F) << 8 if len(data) > 3 else data[2]
     meanings = [ipmi_words.state(record.kind, record.reading_type, n) for n in range(15) if states >> n & 1]
     return worst(tuple(meaning.severity for meaning in meanings if meaning is not None))
-
-
-def health(door: IpmiDoor, records: Records) -> str | None:
-    """The worst that a sensor says; None where none says anything."""
-    return worst(tuple(sensor.health for sensor in sensors(door, records)))

@@ -108,15 +108,8 @@ class IpmiSession(pyghmi_session.Session):  # type: ignore[misc]  # pyghmi has n
     def __new__(cls, *_args: object, **_kwargs: object) -> IpmiSession:
         return object.__new__(cls)  # pyghmi's looks for a session of the same BMC in its tables
 
-    def __init__(
-        self,
-        address: BmcAddress,
-        credential: Credential,
-        limits: Limits,
-        privilege: str = "",
-        likely: int | None = None,
-    ) -> None:
-        """`privilege`: another than that of `limits`. `likely`: the suite that is tried first, if it is one of those allowed."""
+    def __init__(self, address: BmcAddress, credential: Credential, limits: Limits, privilege: str = "") -> None:
+        """`privilege`: another than that of `limits`."""
         privilege = privilege or limits.privilege
         check_limits(address, credential)
         check_kg(address, limits.ipmi_kg)
@@ -124,7 +117,6 @@ class IpmiSession(pyghmi_session.Session):  # type: ignore[misc]  # pyghmi has n
             raise Refused(f"{address}: {privilege!r} is no IPMI privilege level; use one of {', '.join(PRIVILEGES)}")
         known = {**SUITES, **LEGACY_SUITES} if limits.ipmi_legacy else SUITES
         wanted = (*limits.ipmi_suites, *LEGACY_SUITES) if limits.ipmi_legacy else limits.ipmi_suites
-        wanted = tuple(sorted(wanted, key=lambda suite: suite != likely))
         spoken = {suite: known[suite] for suite in wanted if suite in known}
         if not spoken:
             raise Unsupported(

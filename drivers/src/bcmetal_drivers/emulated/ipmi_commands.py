@@ -15,7 +15,7 @@ from bcmetal_drivers.capabilities import BootDevice, BootMode, PowerAction, Powe
 from bcmetal_drivers.emulated.ipmi_accounts import SLOTS, UserSlots
 from bcmetal_drivers.emulated.ipmi_fru import fru_image
 from bcmetal_drivers.emulated.ipmi_lan import CHANNEL, THIS_CHANNEL, Lan
-from bcmetal_drivers.emulated.ipmi_sensors import EventLog, Sensors
+from bcmetal_drivers.emulated.ipmi_sensors import PSU_FRU, EventLog, Sensors
 from bcmetal_drivers.emulated.ipmi_sol import Serial
 from bcmetal_drivers.emulated.ipmi_wire import ADMINISTRATOR, OPERATOR, USER
 from bcmetal_drivers.emulated.machine import Machine, WrongState
@@ -179,22 +179,26 @@ class Commands:
     # ------------------------------------------------------------ storage
 
     def get_fru_area(self, data: bytes) -> Reply:
-        if data[0] != 0 or self._fru == "absent":
+        if data[0] not in (0, PSU_FRU) or self._fru == "absent":
             return NO_SUCH_RECORD, b""
-        return DONE, len(self._image()).to_bytes(2, "little") + b"\x00"
+        return DONE, len(self._image(data[0])).to_bytes(2, "little") + b"\x00"
 
     def read_fru(self, data: bytes) -> Reply:
-        if data[0] != 0 or self._fru == "absent":
+        if data[0] not in (0, PSU_FRU) or self._fru == "absent":
             return NO_SUCH_RECORD, b""
-        image = self._image()
+        image = self._image(data[0])
         offset, count = int.from_bytes(data[1:3], "little"), data[3]
         if offset > len(image):
             return 0xC9, b""
         part = image[offset : offset + count]
         return DONE, bytes((len(part),)) + part
 
-    def _image(self) -> bytes:
+    def _image(self, device: int) -> bytes:
         of = self._machine.hardware
+        if device == PSU_FRU:
+            return fru_image(
+                maker="Delta", model="DPS-1200", part_number="PWS-1K2", serial=f"PSU{of.serial}", board_serial=""
+            )
         image = fru_image(
             maker=of.manufacturer,
             model=of.model,

@@ -46,6 +46,7 @@ ANALOG: Final = (
     _Analog("PW Consumption", OTHER, WATTS, 4, 0, 60, 3, 60, (0, 0, 0, 0, 0, 0), 0x00),
 )
 PSU: Final = "PS1 Status"
+PSU_FRU: Final = 1
 
 
 @dataclass(slots=True)
@@ -70,7 +71,8 @@ class Sensors:
 
     def __init__(self, machine: Machine, locator: bytes) -> None:
         self._machine = machine
-        self._records = [locator, *(_full(n + 1, a) for n, a in enumerate(ANALOG)), _compact(len(ANALOG) + 1)]
+        analog = (_full(n + 1, a) for n, a in enumerate(ANALOG))
+        self._records = [locator, *analog, _compact(len(ANALOG) + 1), _fru_locator(PSU_FRU, "PS1 FRU")]
         self._reserved = Reserved()
         self.read_limit = 0
 
@@ -149,6 +151,12 @@ def _compact(number: int) -> bytes:
     body = bytes((BMC, 0, number, 0x0A, 1, 0x7F, 0x40, POWER_SUPPLY, SENSOR_SPECIFIC, 0x09, 0, 0x09, 0, 0x09, 0))
     body += bytes((0xC0, 0, 0, 0x01, 0, 0, 0, 0, 0, 0, 0)) + _name(PSU)
     return bytes((0, 0, 0x51, 0x02, len(body))) + body
+
+
+def _fru_locator(device: int, name: str) -> bytes:
+    """A FRU device locator record (table 43-7): a power supply's, logical, of the BMC itself."""
+    body = bytes((BMC, device, 0x80, 0, 0, 0x10, 0, 0x0A, 1, 0)) + _name(name)
+    return bytes((0, 0, 0x51, 0x11, len(body))) + body
 
 
 # ---------------------------------------------------------------- the log
