@@ -146,6 +146,14 @@ def test_of_several_systems_the_one_that_is_a_machine_is_taken_with_the_gpus_bes
     assert look(docs).identity == found.identity
 
 
+def test_cpus_and_memory_of_a_baseboard_are_the_hosts_where_it_lists_none() -> None:
+    found = look(trees.all_on_the_baseboard())
+    assert [cpu["model"] for cpu in found.cpus] == ["Arm 72"] * 2
+    assert serials(found.dimms) == ["LP-0", "LP-1"]
+    assert found.memory_bytes == 64 * GIB
+    assert len(found.gpus) == 4
+
+
 def test_of_two_machines_one_must_be_named_and_has_its_own_parts_only() -> None:
     docs = trees.blades()
     with pytest.raises(AmbiguousSystem, match=r"Node1.*Node2"):
@@ -180,6 +188,15 @@ def test_the_order_of_members_changes_nothing() -> None:
 def test_pages_are_read_to_their_end() -> None:
     found = look(trees.in_pages())
     assert serials(found.dimms) == ["M0", "M1", "M2", "M3"]
+
+
+def test_a_service_that_refuses_whole_collections_is_asked_for_none_again_and_one_that_is_busy_is() -> None:
+    for status, remembered in ((400, False), (503, None)):
+        service = RecordedService(tree_of(trees.everything(True)))
+        service.whole_status = status
+        with driving(service, LIMITS) as bmc:
+            assert serials(bmc.inventory().dimms) == ["M0", "M1", "M2", "M3"]
+            assert bmc.learned().get("expand") is remembered
 
 
 @pytest.mark.parametrize("status", [404, 400, 500, 503])

@@ -357,6 +357,22 @@ def beside_a_baseboard() -> Docs:
     return docs
 
 
+def all_on_the_baseboard() -> Docs:
+    """As before, but the CPUs and their memory are on the baseboard too, and the host lists none."""
+    docs = beside_a_baseboard()
+    board = f"{ROOT}/Systems/Baseboard"
+    set_parts(
+        docs,
+        board,
+        Processors={f"CPU{n}": a_cpu(Model="Arm 72") for n in range(2)}
+        | {f"GPU{n}": a_gpu(f"GPU-{n}") for n in range(4)},
+        Memory={f"CPU{n}": a_dimm(f"LP-{n}", MemoryDeviceType="LPDDR5") for n in range(2)}
+        | {f"GPU{n}": a_dimm(f"HBM-{n}", MemoryDeviceType="HBM3") for n in range(4)},
+    )
+    set_parts(docs, SYSTEM, Processors={}, Memory={})
+    return docs
+
+
 def blades() -> Docs:
     """Two machines behind one BMC, each in a chassis of its own, in an enclosure that is neither's."""
     docs = bare()
@@ -399,6 +415,7 @@ MAKERS: dict[str, Callable[[], Docs]] = {
     "by-the-chassis": by_the_chassis,
     "simple-storage": simple_storage,
     "beside-a-baseboard": beside_a_baseboard,
+    "all-on-the-baseboard": all_on_the_baseboard,
     "blades": blades,
     "in-pages": in_pages,
 }

@@ -215,6 +215,7 @@ class Inventory:
     fans: tuple[Mapping[str, object], ...] = ()
     pcie: tuple[Mapping[str, object], ...] = ()
     bios_version: str | None = None
+    power: PowerState | None = None  # of the moment of the look; None: it was not looked at
     sources: Mapping[str, str] = field(default_factory=dict)
     read_at: Mapping[str, str] = field(default_factory=dict)
 

@@ -18,7 +18,7 @@ from bcmetal_drivers.redfish_identity import bmc_info, identity_of
 from bcmetal_drivers.redfish_memory import dimms, memory_bytes
 from bcmetal_drivers.redfish_nics import Nics
 from bcmetal_drivers.redfish_parts import Part, order, said
-from bcmetal_drivers.redfish_power import RESET
+from bcmetal_drivers.redfish_power import RESET, power_of
 from bcmetal_drivers.redfish_processors import cpus, from_summary, gpus
 from bcmetal_drivers.redfish_reading import Reading
 from bcmetal_drivers.redfish_sections import Sections
@@ -73,6 +73,7 @@ def inventory(tree: Tree) -> Inventory:
             volumes=tuple(sorted(sections.collect("volumes", volumes_seen(look)), key=lambda one: order(one.ref))),
             firmware=sections.read("firmware", lambda: _firmware(tree, reading)) or {},
             bios_version=said(system, "BiosVersion"),
+            power=power_of(system),
             boot_mode=mode_of(system),
             secure_boot=secure,
             capabilities=_offered(tree, system, any(drive.erasable for drive in found_drives)),

@@ -7,33 +7,50 @@ from typing import Final
 
 from bcmetal_drivers.redfish_chassis import Look
 from bcmetal_drivers.redfish_parts import Part, count, is_absent, is_told, part, place, said
+from bcmetal_drivers.redfish_processors import every_system
 from bcmetal_drivers.redfish_tree import Doc, link, number
 
 MIB: Final = 1024**2
 GIB: Final = 1024**3
 LARGEST: Final = 2**60
-NOT_THE_SYSTEMS: Final = "gddr"  # a GPU's own
+OF_A_GPU: Final = (("gddr",), ("gddr", "hbm"))  # of a system, which may have HBM beside its CPUs; of a baseboard
 PERSISTENT: Final = ("optane", "nvdimm", "persistent")
 
 
 def dimms(look: Look) -> Iterator[Part]:
-    """Without the empty slots, and without what belongs to a GPU. A module may be told without its size."""
-    for path, doc in look.reading.documents(link(look.system, "Memory")):
-        size = _size(doc)
-        found = part(
-            doc,
-            path,
-            capacityBytes=size,
-            type=said(doc, "MemoryDeviceType"),
-            memory=said(doc, "MemoryType"),
-            speedMhz=count(doc, "OperatingSpeedMhz"),
-            slot=place(doc),
-            ranks=count(doc, "RankCount"),
-        )
-        kind = str(found.get("type") or "").lower()
-        if is_absent(doc) or kind.startswith(NOT_THE_SYSTEMS) or not (size or is_told(found, "serial", "partNumber")):
-            continue
-        yield found
+    """Without the empty slots, and without what belongs to a GPU. A module may be told without its size.
+
+    Where the system lists none, the memory on the baseboards beside it is its own, but for that of their GPUs.
+    """
+    found = False
+    for n, system in enumerate(every_system(look)):
+        if found:
+            return
+        for path, doc in look.reading.documents(link(system, "Memory")):
+            module = _module(path, doc)
+            if module is not None and not _kind(module).startswith(OF_A_GPU[n > 0]):
+                found = True
+                yield module
+
+
+def _module(path: str, doc: Doc) -> Part | None:
+    """None for an empty slot."""
+    size = _size(doc)
+    found = part(
+        doc,
+        path,
+        capacityBytes=size,
+        type=said(doc, "MemoryDeviceType"),
+        memory=said(doc, "MemoryType"),
+        speedMhz=count(doc, "OperatingSpeedMhz"),
+        slot=place(doc),
+        ranks=count(doc, "RankCount"),
+    )
+    return found if not is_absent(doc) and (size or is_told(found, "serial", "partNumber")) else None
+
+
+def _kind(module: Part) -> str:
+    return str(module.get("type") or "").lower()
 
 
 def _size(doc: Doc) -> int | None:

@@ -29,12 +29,23 @@ def is_gpu(doc: Doc) -> bool:
 
 
 def cpus(look: Look) -> Iterator[Part]:
-    """Sockets that say nothing of what is in them are empty."""
-    for path, doc in processors(look, look.system):
-        if _type(doc) in CPU_TYPES:
-            found = _cpu(path, doc)
-            if is_told(found, "model", "cores", "manufacturer", "serial", "partNumber"):
-                yield found
+    """Sockets that say nothing of what is in them are empty. Where the system lists none, those on the baseboards beside it are its own."""
+    found = False
+    for system in every_system(look):
+        if found:
+            return
+        for path, doc in processors(look, system):
+            told = _cpu(path, doc) if _type(doc) in CPU_TYPES else {}
+            if is_told(told, "model", "cores", "manufacturer", "serial", "partNumber"):
+                found = True
+                yield told
+
+
+def every_system(look: Look) -> Iterator[Doc]:
+    """The machine's system, then those beside it that are no machines."""
+    yield look.system
+    for path in look.others:
+        yield look.reading.lenient(path) or {}
 
 
 def from_summary(system: Doc) -> Iterator[Part]:
@@ -85,8 +96,8 @@ def gpus(look: Look, devices: Iterable[tuple[str, Doc]], others: Iterable[Part])
     """
     by_serial = {serial: doc for _, doc in devices if (serial := said(doc, "SerialNumber"))}
     found = False
-    for system in (look.system, *(look.reading.lenient(path) for path in look.others)):
-        for path, doc in processors(look, system or {}):
+    for system in every_system(look):
+        for path, doc in processors(look, system):
             if is_gpu(doc):
                 found = True
                 yield _gpu(path, doc, by_serial.get(said(doc, "SerialNumber") or ""))

@@ -49,6 +49,7 @@ class Reading:
         self._docs: dict[str, dict[str, Any] | Exception] = {}
         self._asked = 0
         self._lost = 0  # connections in a row
+        self._singly = False  # no collection is asked for with its members any more
         self.failed: list[str] = []  # what could not be read since `begin`, in words
         self.places: dict[str, None] = {}  # the collections and documents that something came from since `begin`
 
@@ -167,7 +168,9 @@ class Reading:
         if isinstance(answer, IN_VAIN):
             raise answer
         if isinstance(answer, Exception):
-            self._tree.learned["expand"] = False
+            self._singly = True
+            if isinstance(self._ours(answer), (*NOT_THERE, Malformed)):  # not for what may pass: a busy BMC, a deadline
+                self._tree.learned["expand"] = False
             return self.lenient(path)
         self._docs[key(path)] = answer
         members = answer.get("Members")
@@ -181,7 +184,7 @@ class Reading:
 
     def _expand(self) -> str | None:
         """The value of the query: `.` is all but what is under Links, `*` all, and levels where the service knows them."""
-        if self._tree.learned.get("expand") is False:
+        if self._singly or self._tree.learned.get("expand") is False:
             return None
         features = self._tree.root().get("ProtocolFeaturesSupported")
         can = features.get("ExpandQuery") if isinstance(features, dict) else None

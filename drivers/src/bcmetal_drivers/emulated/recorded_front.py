@@ -59,6 +59,7 @@ class RecordedService:
         self.reads: Counter[str] = Counter()  # by path in lower case, without a slash at its end; logins are no reads
         self.requests = 0  # reads, as requests: one with $expand reads many resources
         self.expands = True  # answers $expand where the tree's root says that it can
+        self.whole_status: int | None = None  # what $expand is answered with, in place of the collection
         self.writes: list[tuple[str, str]] = []  # method and path of those that were applied
         self.failing: dict[str, int] = {}  # path in lower case to the status that reading it is answered with
         self.slow: dict[str, float] = {}  # path in lower case to the seconds that it takes; "" for all
@@ -133,6 +134,8 @@ class RecordedService:
             raise Refusal(self.failing[path], "GeneralError", "This resource cannot be read now.")
         if path == "/redfish":
             return Answer(200, {"v1": f"{ROOT}/"})
+        if with_members and self.whole_status is not None:
+            raise Refusal(self.whole_status, "QueryNotSupported", "The query is not supported.")
         if with_members:
             whole = self._with_members(path)
             if whole is not None:

@@ -50,7 +50,7 @@ SINGLE: Final = (  # section, field, word
     ("identity", "bios_version", "BIOS version"),
 )
 VOLATILE: Final = frozenset({"clock", "linkStatus", "speedMbps", "life_left_percent"})  # of parts, and of the BMC
-OF_ONE_LOOK: Final = ("sections", "sources", "read_at", "stale", "missing", "capabilities", "boot_mode")
+OF_ONE_LOOK: Final = ("sections", "sources", "read_at", "stale", "missing", "capabilities", "boot_mode", "power")
 
 
 @dataclass(frozen=True, slots=True)

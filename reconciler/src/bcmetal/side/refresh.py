@@ -14,9 +14,9 @@ from bcmetal_drivers.capabilities import Identifies, Inventories, Power, need
 
 async def run(m: Machine) -> Outcome:
     """Identity first: nothing of another machine is taken for this one."""
-    info = await m.look(need(m.bmc, Identifies).bmc_info)
     seen = await m.look(need(m.bmc, Inventories).inventory)
-    power = await m.look(need(m.bmc, Power).power_state)
+    info = seen.bmc if seen.sections.get("bmc") == "ok" else await m.look(need(m.bmc, Identifies).bmc_info)
+    power = seen.power or await m.look(need(m.bmc, Power).power_state)
     changed = changed_identity(m.node.identifiers, seen.identity)
     if changed is not None:
         m.condition("identity", "error", "identity-changed", changed)

@@ -2,18 +2,18 @@
 
 1. find_the_service      which protocol answers at the address; its certificate is trusted, pinned, or refused
 2. log_in                the credentials work; the BMC and system belong to no other node
-3. know_who_it_is        UUID, serial, MACs; none of the exclusive ones is held by another live node
-4. read_the_inventory    CPUs, memory, NICs, drives, GPUs, TPM, firmware, section by section
+3. know_who_it_is        UUID, serial, MACs; none of the exclusive ones is held by another live node; and with the same look what it is
+                         made of: CPUs, memory, NICs, drives, GPUs, TPM, firmware …, section by section
 
 A BMC with a list of labels for its credential: find_the_label and renew_an_expired_one after 1, claim_the_bmc after 3. This is the one
 thing that an inspect changes, and it changes it at the BMC.
 
 Deep, which is the default where the BMC speaks IPMI alone, the agent looks from inside as well:
 
-5. may_start_it          the machine is off, or was seen to be ours to switch; a foreign one that runs is left running
-6. power_off, eject_media, offer_the_ramdisk, insert_the_ramdisk, arm_the_ramdisk, start_the_ramdisk, wait_for_the_agent
-7. look_from_inside      its inventory is compared with the BMC's, each difference named; its disks are known
-8. power_off_at_the_end, eject_media_at_the_end, withdraw_the_medium_at_the_end, clear_boot_override_at_the_end
+4. may_start_it          the machine is off, or was seen to be ours to switch; a foreign one that runs is left running
+5. power_off, eject_media, offer_the_ramdisk, insert_the_ramdisk, arm_the_ramdisk, start_the_ramdisk, wait_for_the_agent
+6. look_from_inside      its inventory is compared with the BMC's, each difference named; its disks are known
+7. power_off_at_the_end, eject_media_at_the_end, withdraw_the_medium_at_the_end, clear_boot_override_at_the_end
 """
 
 from __future__ import annotations
@@ -91,24 +91,18 @@ async def log_in(m: Machine) -> Outcome:
 
 
 async def know_who_it_is(m: Machine) -> Outcome:
-    """Settle the identity: the system's path, UUID, serial and MACs."""
-    seen = await m.look(need(m.bmc, Identifies).identity)
+    """Settle the identity, which comes first, and keep what differs from the inventory of the last time."""
+    seen = await m.look(need(m.bmc, Inventories).inventory)
+    power = seen.power or await m.look(need(m.bmc, Power).power_state)
     if m.node.facts.disks is not Disks.FOREIGN:
-        changed = changed_identity(m.node.identifiers, seen)
+        changed = changed_identity(m.node.identifiers, seen.identity)
         if changed is not None:
             m.condition("identity", "error", "identity-changed", changed)
             return Failed("identity-changed", changed)
     m.condition("identity", "ok")
-    m.note(SetIdentifiers("bmc", identifiers_of(seen, "bmc")))
-    if seen.system_path and seen.system_path != m.node.system_path:
-        m.note(SetNode({"system_path": seen.system_path}))
-    return Done()
-
-
-async def read_the_inventory(m: Machine) -> Outcome:
-    """Read everything, and keep what differs from the last time."""
-    seen = await m.look(need(m.bmc, Inventories).inventory)
-    power = await m.look(need(m.bmc, Power).power_state)
+    m.note(SetIdentifiers("bmc", identifiers_of(seen.identity, "bmc")))
+    if seen.identity.system_path and seen.identity.system_path != m.node.system_path:
+        m.note(SetNode({"system_path": seen.identity.system_path}))
     await note_inventory(m, seen, accept=True)
     m.note(SetSighting(power=power, boot_mode=seen.boot_mode))
     m.condition("hardware", "ok")
@@ -119,7 +113,7 @@ async def read_the_inventory(m: Machine) -> Outcome:
     return Done()
 
 
-STEPS = (find_the_service, log_in, know_who_it_is, read_the_inventory)
+STEPS = (find_the_service, log_in, know_who_it_is)
 CLEANUP = UNDO
 
 
