@@ -24,6 +24,7 @@ from bcmetal.workflows.machine import Line
 from bcmetal_drivers.capabilities import BootDevice, BootMode, BootOnce, ConsoleStreams, Limits, Power, PowerState, need
 from bcmetal_drivers.emulated.behaviours import REGISTRY
 from bcmetal_drivers.emulated.ipmi import IpmiFront
+from bcmetal_drivers.emulated.ipmi_wire import ADMINISTRATOR
 from bcmetal_drivers.emulated.rack import EmulatedBmc
 from emulated_site import POOL
 
@@ -233,6 +234,16 @@ class Shared:
     def tell(self, row: Row) -> None:
         self._runner.run(self._told(row))
 
+    def run(self, scenario: Callable[[LifeSite], Awaitable[None]]) -> None:
+        """What needs more than a row says; on a site as usual."""
+
+        async def whole() -> None:
+            self.life.site.set_pool(ipmi=AS_USUAL)
+            _rotates(self.life, False)
+            await scenario(self.life)
+
+        self._runner.run(whole())
+
     async def _told(self, row: Row) -> None:
         life = self.life
         self._count += 1
@@ -297,3 +308,44 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_a_machine_with_this_behaviour(row: Row, shared: Shared) -> None:
     shared.tell(row)
+
+
+def test_what_a_tenant_left_at_a_bmc_that_speaks_ipmi_is_removed_or_named(shared: Shared) -> None:
+    """As root on its host: an administrator, a user without a name, cipher suite 0; and where alerts go, which nothing of ours puts back."""
+
+    async def scenario(life: LifeSite) -> None:
+        machine, bmc = life.add("tenants", "ipmi"), life.bmcs["tenants"]
+        case = Case(life, bmc, machine, await life.enroll("tenants"))
+        assert await life.live(case.node_id, Verb.INSPECT, deep=False) is State.INSPECTED
+        assert await life.live(case.node_id, Verb.COMMISSION) is State.AVAILABLE, await case.message()
+        image = {"image": {"name": "system"}, "kind": "image"}
+        assert await life.live(case.node_id, Verb.DEPLOY, None, **image) is State.DEPLOYED, await case.message()
+        case.front.users.add("mallory", SecretStr(secrets.token_hex(8)), ADMINISTRATOR)
+        case.front.users.slots[1].enabled = True
+        case.front.set("suites", (17, 3, 2, 0))
+        assert await life.live(case.node_id, Verb.RELEASE) is State.AVAILABLE, await case.message()
+        assert [user.username for user in case.front.users.slots.values() if user.enabled] == [bmc.username]
+        assert case.front.suites == (3, 17)
+        assert await life.live(case.node_id, Verb.DEPLOY, None, **image) is State.DEPLOYED, await case.message()
+        case.front.commands.lan.set_parameter(16, b"elsewhere".ljust(18, b"\x00"))
+        assert await life.live(case.node_id, Verb.RELEASE) is State.RELEASE_FAILED
+        assert "communityString" in await case.message()
+
+    shared.run(scenario)
+
+
+def test_a_pool_whose_bmcs_have_a_kg_names_where_it_lies(shared: Shared, tmp_path: Path) -> None:
+    kg = tmp_path / "kg"
+    kg.write_text(secrets.token_hex(8))
+    kg.chmod(0o600)
+
+    async def scenario(life: LifeSite) -> None:
+        machine, bmc = life.add("two-keys", "ipmi"), life.bmcs["two-keys"]
+        bmc.set(kg=SecretStr(kg.read_text()))
+        case = Case(life, bmc, machine, await life.enroll("two-keys"))
+        assert await life.live(case.node_id, Verb.INSPECT, deep=False) is not State.INSPECTED
+        assert "K_g" in await case.message()
+        life.site.set_pool(ipmi=Ipmi(kg=f"file:{kg}"))
+        assert await life.live(case.node_id, Verb.INSPECT, deep=False) is State.INSPECTED, await case.message()
+
+    shared.run(scenario)

@@ -29,6 +29,7 @@ def mends(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[Mend | No
          {"directories": {"LDAP": {"enabled": False, "addresses": ["ldap://x"]}}}),
         ({"network": [[NIC]]}, {"network": [[dict(NIC)]]}),
         ({"network": {"ip": "10.0.0.7", "ipSource": "02"}}, {"network": {"ip": "10.0.0.9", "ipSource": "02"}}),
+        ({"channels": {"1": {"ip": "10.0.0.7", "ipSource": "02"}}}, {"channels": {"1": {"ip": "10.0.0.9", "ipSource": "02"}}}),
         ({"boot": {"mode": "uefi", "order": ["A", "B"], "options": {"A": "PXE", "B": "HD(1)"}}},
          {"boot": {"mode": "uefi", "order": ["C", "A", "B"], "options": {"A": "PXE", "B": "HD(1)", "C": "HD(1,GPT)/debian"}}}),
         ({}, {"bios": {"A": 1}}),  # was not recorded
@@ -45,6 +46,8 @@ def test_what_is_explained_is_no_difference(before: dict[str, Any], after: dict[
         ({"accounts": [ADMIN]}, {"accounts": [ADMIN, {**ADMIN, "slot": "3", "username": "mallory"}]},
          [(Mend.DELETE_ACCOUNT, "3")]),
         ({"accounts": [{**ADMIN, "enabled": False}]}, {"accounts": [ADMIN]}, [(Mend.ENABLE_ACCOUNT, "1")]),
+        ({"channels": {"1": {"authTypes": "00"}}}, {"channels": {"1": {"authTypes": "04"}, "2": {"access": "02"}}},
+         [(None, ""), (None, "")]),
         ({"accounts": [{**ADMIN, "role": "ReadOnly"}]}, {"accounts": [ADMIN]}, [(None, "")]),
         ({"accounts": [ADMIN, OWN]}, {"accounts": [OWN]}, [(None, "")]),
         # twice our name: neither is known to be ours

@@ -35,7 +35,7 @@ UNSUPPORTED: Final = frozenset({0xC1, 0xC2, 0xD6})
 NO_PRIVILEGE: Final = 0xD4
 UNSPECIFIED: Final = 0xFF
 
-BUSY_WAITS_S: Final = (0.25, 0.5, 1.0, 1.0, 2.0)
+BUSY_WAITS_S: Final = (0.1, 0.4, 0.5, 1.0, 1.0, 2.0)
 HASTY: Final = 3
 SPACING_LIMIT_S: Final = 5.0
 DOUBTS: Final = 2  # how often a password that was good is thought to be good still, though it is refused

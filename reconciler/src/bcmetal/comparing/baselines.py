@@ -192,6 +192,15 @@ def _lan(at: str, old: Doc, new: Doc, ours: Ours) -> Iterator[Change]:
             yield from _plain(f"{at}.{name}", old.get(name), new.get(name), ours)
 
 
+def _channels(at: str, old: object, new: object, ours: Ours) -> Iterator[Change]:
+    """IPMI's LAN channels, each with its parameters."""
+    before, after = _mapping(old), _mapping(new)
+    for channel in sorted({*before, *after}):
+        yield from _lan(
+            f"LAN channel {_shown(channel)}", _mapping(before.get(channel)), _mapping(after.get(channel)), ours
+        )
+
+
 def _certificate(at: str, old: object, new: object, ours: Ours) -> Iterator[Change]:
     if old != new and not ours.certificate_checked:
         yield Change(f"the BMC shows another certificate ({_shown(new)}), and nothing here checks it")
@@ -283,6 +292,7 @@ _SECTIONS: Final = {
     "subscriptions": _subscriptions,
     "services": _services,
     "network": _network,
+    "channels": _channels,
     "certificate": _certificate,
     "firmware": _firmware,
     "bmc": _bmc,

@@ -64,7 +64,7 @@ async def close_the_network_ways(m: Machine) -> Outcome:
 
     Not the way that we come in by; what stays open is told by the condition `network-interface`.
     """
-    profile = m.asked.commission_profile
+    profile = _profile(m)
     if not offers(m.bmc, NetworkWays) or (profile is not None and not profile.close_network_ways):
         return Done()
     try:

@@ -12,6 +12,7 @@
 9. erase_the_drives        by the BMC, each job followed to its end
 10. verify_the_erase       each drive read back and recorded
     lay_out_the_raid       as at commission: volumes were deleted for the erase
+    close_the_network_ways as at commission: what its tenant opened there is closed
 11. mend_the_bmc           planted accounts, directories, subscriptions and protocols go; the boot order is put back
 12. mend_the_firmware      what has an image in the firmware baseline is brought back to it
 13. mend_by_a_boot         BIOS settings, boot mode, secure boot, by one start of the machine, which is off again then
@@ -32,7 +33,7 @@ from bcmetal.decisions import Done
 from bcmetal.states import System
 from bcmetal.store.values import SetNode
 from bcmetal.workflows.asked import Asked
-from bcmetal.workflows.closing import close_the_host_ways
+from bcmetal.workflows.closing import close_the_host_ways, close_the_network_ways
 from bcmetal.workflows.erasing import ERASE, plan_the_erase
 from bcmetal.workflows.erasing_inside import INSIDE, intend_the_erase
 from bcmetal.workflows.inside import look_from_inside
@@ -73,6 +74,7 @@ def _rotates(m: Machine) -> bool:
 
 MEND = (
     lay_out_the_raid,
+    close_the_network_ways,
     mend_the_bmc,
     mend_the_firmware,
     mend_by_a_boot,
