@@ -52,6 +52,7 @@ from bcmetal.workflows import workflow_of
 from bcmetal.workflows.asked import asked_of
 from bcmetal.workflows.machine import Doors
 from bcmetal_drivers.emulated.rack import EmulatedBmc, Rack
+from bcmetal_drivers.emulated.recorded_front import RecordedBmc
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -257,7 +258,7 @@ class Site:
 
     async def enroll(
         self,
-        bmc: EmulatedBmc,
+        bmc: EmulatedBmc | RecordedBmc,
         password: SecretStr | None = None,
         trust: tuple[str, str] | None = None,
         host: str | None = None,
@@ -271,7 +272,7 @@ class Site:
         node_id, bmc_id = self.new_id("nd"), self.new_id("bm")
         scheme, host = scheme or bmc.address.partition(":")[0], host or bmc.host
         path = bmc.address.partition("/redfish/v1")[1:]
-        kind, value = trust or (("fingerprint", bmc.fingerprint) if scheme == "redfish" else ("system", ""))
+        kind, value = trust or (("fingerprint", bmc.fingerprint or "") if scheme == "redfish" else ("system", ""))
         new = NewNode(
             node_id,
             TENANT,

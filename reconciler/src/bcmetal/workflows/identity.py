@@ -49,9 +49,11 @@ def identities_shown(identifiers: Iterable[Identifier]) -> dict[str, list[str]]:
 def changed_identity(known: Iterable[Identifier], seen: Identity) -> str | None:
     """A sentence when the machine behind the BMC is not the known one; None when it is, or when nothing tells.
 
-    A usable UUID decides; where both sides have none, the serials do. MACs do not: a replaced NIC is no other machine.
+    A usable UUID decides; where both sides have none, the serials do. MACs do not: a replaced NIC is no other machine. Nor does a UUID that
+    firmware makes of a NIC's MAC (Supermicro X10 to X13), as long as there are serials.
     """
-    now = identifiers_of(seen, "bmc")
+    known, now = tuple(known), identifiers_of(seen, "bmc")
+    differ: dict[str, str] = {}
     for kind in ("uuid", "serial"):
         before = {i.value_norm for i in known if i.kind == kind and i.usable}
         after = {i.value_norm for i in now if i.kind == kind and i.usable}
@@ -59,5 +61,15 @@ def changed_identity(known: Iterable[Identifier], seen: Identity) -> str | None:
             if before & after:
                 return None
             old, new = sorted(before)[0], sorted(after)[0]
-            return f"the BMC shows another machine: its {kind} was {old}, and is now {new}"
-    return None
+            differ[kind] = f"the BMC shows another machine: its {kind} was {old}, and is now {new}"
+            if not any(_is_made_of_a_mac(one, (*known, *now)) for one in (*known, *now)):
+                break
+    return next(iter(differ.values()), None)
+
+
+def _is_made_of_a_mac(one: Identifier, beside: Iterable[Identifier]) -> bool:
+    """Nothing but a MAC behind zeros, or the MAC of one of its NICs in the place of the node (RFC 9562)."""
+    if one.kind != "uuid":
+        return False
+    macs = {i.value_norm.replace(":", "") for i in beside if i.kind == "mac"}
+    return one.value_norm.startswith("0" * 20) or one.value_norm[20:] in macs
