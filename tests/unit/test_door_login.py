@@ -62,6 +62,15 @@ def test_a_refused_login_has_an_error_of_its_own_and_is_not_tried_by_basic(
         assert not [asked for asked in bmc.asked if "authorization" in asked.headers]
 
 
+def test_a_locked_account_is_asked_again_later_and_not_held_for_rejected() -> None:
+    locked = error("Base.1.0.GeneralError", "The account is locked.", status=401)
+    with a_raw_bmc(at(SYSTEM, [locked], [answer(DOCS[SYSTEM])]), logs_in=False) as bmc, a_door(bmc) as door:
+        with pytest.raises(LockedOut):
+            get(door)
+        assert not door.rejected
+        assert get(door) == DOCS[SYSTEM]
+
+
 def test_rejected_credentials_are_not_sent_again() -> None:
     refused = [error("Base.1.0.ResourceAtUriUnauthorized", status=401)]
     with a_raw_bmc(at(SESSIONS, refused), logs_in=False) as bmc, a_door(bmc) as door:

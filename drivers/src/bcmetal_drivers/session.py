@@ -85,8 +85,9 @@ class Session:
             if self._mode is Mode.BASIC and not self._proven and self._memory.get("login") == Mode.BASIC.value:
                 self._relearn(answer)
                 return
-            self._rejected = True
-            raise refusal(answer)
+            error = refusal(answer)
+            self._rejected = isinstance(error, RejectedCredentials)  # an account that is locked may be good again
+            raise error
         old, self._token, self._path = self._path, None, None
         if self._fresh:  # it took the password, and then not its own token: some firmware knows Basic only
             self._mode = Mode.BASIC
