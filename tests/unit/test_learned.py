@@ -11,14 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bcmetal_drivers.capabilities import BmcAddress, Trust, TrustKind
+from bcmetal_drivers.capabilities import BmcAddress, PowerAction, Trust, TrustKind
 from bcmetal_drivers.door import Door
 from bcmetal_drivers.errors import RejectedCredentials
 from bcmetal_drivers.learned import FIELDS, forget_another, merged, read
+from bcmetal_drivers.redfish import RedfishBmc
 from bcmetal_drivers.redfish_tree import Tree
 from raw_bmc import (
     DOCS,
     LIMITS,
+    RESET,
     ROOT,
     SESSIONS,
     SYSTEM,
@@ -32,6 +34,7 @@ from raw_bmc import (
     get,
 )
 
+TRUST = Trust(TrustKind.NONE)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
@@ -246,3 +249,25 @@ def test_a_system_with_a_new_uuid_that_no_other_has_stays_where_it_was_named() -
 def test_beside_a_board_of_gpus_the_host_is_the_one_that_can_be_started_and_booted() -> None:
     with a_raw_bmc(chassis(("HGX_Baseboard_0", "aa", False), ("System_0", "bb", True))) as bmc:
         assert system_of(a_tree(bmc, None, {})) == ("System_0", "System_0")
+
+
+def test_the_reset_that_was_taken_is_asked_for_first_the_next_time() -> None:
+    """A BMC that names no reset types and knows only one of two words for a restart."""
+
+    def script(asked: Asked) -> Iterable[bytes]:
+        if asked.path == RESET:
+            taken = json.loads(asked.body)["ResetType"] == "PowerCycle"
+            return [answer(None, 204) if taken else error("Base.1.0.ActionParameterValueNotInList")]
+        system = {**DOCS[SYSTEM], "Actions": {"#ComputerSystem.Reset": {"target": RESET}}}
+        return documents({**DOCS, SYSTEM: system})(asked)
+
+    with a_raw_bmc(script) as bmc:
+        learned: dict[str, Any] = {}
+        for _ in range(2):
+            driver = RedfishBmc(replace(address_of(bmc), system_path=SYSTEM), a_credential(), TRUST, LIMITS, learned)
+            driver.set_power(PowerAction.CYCLE)
+            learned = dict(driver.learned())
+            driver.close()
+        assert learned["resets"] == {"cycle": "PowerCycle"}
+        asked = [json.loads(one.body)["ResetType"] for one in bmc.seen("POST", RESET)]
+        assert asked == ["ForceRestart", "PowerCycle", "PowerCycle"]

@@ -39,6 +39,7 @@ class OemSetting:
     at: tuple[str, ...]
     key: tuple[str, ...]
     value: str | bool  # what it must be for the purpose
+    otherwise: str | bool | None = None  # what it is set to when the purpose is over; None: it is left alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,7 @@ TABLE: Final[tuple[Row, ...]] = (
         {
             "boot_by_setting": {
                 BootDevice.CD: (
-                    OemSetting("device", _IDRAC, ("Attributes", "ServerBoot.1.FirstBootDevice"), "VCD-DVD"),
+                    OemSetting("device", _IDRAC, ("Attributes", "ServerBoot.1.FirstBootDevice"), "VCD-DVD", "Normal"),
                     OemSetting("once", _IDRAC, ("Attributes", "ServerBoot.1.BootOnce"), "Enabled"),
                 )
             },

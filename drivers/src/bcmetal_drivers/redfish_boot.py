@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import sushy.exceptions
 
+from bcmetal_drivers import redfish_oem_boot
 from bcmetal_drivers.capabilities import BootDevice, BootMode, BootOverride
 from bcmetal_drivers.errors import MaybeSent, NotAsAsked, Refused, Unsupported
 from bcmetal_drivers.redfish_boot_mode import by_bios_setting
@@ -56,6 +57,9 @@ def boot_override(tree: Tree) -> BootOverride:
         pending = _settings(tree, system)
         if pending is not None:
             return override_of(pending[1], str(tree.address))
+        own = redfish_oem_boot.armed(tree)
+        if own is not None:
+            return BootOverride(own, once=True, mode=mode_of(system))
     return shown
 
 
@@ -63,7 +67,16 @@ def boot_once(tree: Tree, device: BootDevice, mode: BootMode | None) -> None:
     if device is BootDevice.NONE:
         clear(tree)
         return
-    _arm(tree, device, mode, "Once")
+    own = redfish_oem_boot.of(tree, device)
+    if own is None:
+        redfish_oem_boot.disarm(tree)
+        _arm(tree, device, mode, "Once")
+        return
+    if boot_override(tree).device not in (BootDevice.NONE, device):
+        clear(tree)
+    if mode is not None and mode_of(tree.system()) not in (None, mode):
+        set_boot_mode(tree, mode)
+    redfish_oem_boot.arm(tree, own)
 
 
 def boot_always(tree: Tree, device: BootDevice, mode: BootMode | None) -> None:
@@ -108,6 +121,9 @@ def _arm(tree: Tree, device: BootDevice, mode: BootMode | None, how: str) -> Non
 
 
 def clear(tree: Tree) -> None:
+    if boot_override(tree).device is BootDevice.NONE:
+        return
+    redfish_oem_boot.disarm(tree)
     if boot_override(tree).device is BootDevice.NONE:
         return
     system = tree.system()

@@ -94,6 +94,8 @@ def _reset(tree: Tree, system: Doc, wanted: PowerAction) -> None:
     fitting = [word for word in RESETS[wanted] if offered is None or word in offered]
     if not fitting:
         raise Unsupported(f"{tree.address}: this BMC offers no {wanted.value}, it offers {_listed(offered or ())}")
+    known = tree.learned.get("resets") or {}
+    fitting.sort(key=lambda word: word != known.get(wanted.value))  # what was taken before comes first
     for word in fitting:
         try:
             tree.act(reset.target, {"ResetType": word})
@@ -101,6 +103,8 @@ def _reset(tree: Tree, system: Doc, wanted: PowerAction) -> None:
             if offered is not None or word == fitting[-1] or not isinstance(refusal(error.answer), Refused):
                 raise
         else:
+            if offered is None and word != RESETS[wanted][0]:
+                tree.learned["resets"] = {**known, wanted.value: word}
             return
 
 
