@@ -78,7 +78,8 @@ def test_each_error_of_a_driver_has_a_word_in_the_vocabulary(error: type[DriverE
 
 
 def test_no_two_errors_of_the_drivers_share_a_word() -> None:
-    codes = [error.code for error in AT_THE_BMC if error not in (DriverError, Transient, Permanent)]
+    """One that has none of its own is its parent to everybody outside."""
+    codes = [vars(error)["code"] for error in AT_THE_BMC if "code" in vars(error)]
     assert len(codes) == len(set(codes))
 
 
