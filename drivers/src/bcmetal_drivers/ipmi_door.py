@@ -25,7 +25,8 @@ from bcmetal_drivers.errors import (
     Unreachable,
     Unsupported,
 )
-from bcmetal_drivers.ipmi_session import PRIVILEGES, Answer, Deadline, IpmiSession, check_kg, check_limits
+from bcmetal_drivers.ipmi_session import IpmiSession
+from bcmetal_drivers.ipmi_values import PRIVILEGES, Answer, Deadline, check_kg, check_limits
 
 # The command was not executed; it may be sent again: node busy, SDR update, BMC update, BMC initialisation, no resources, …
 NOT_NOW: Final = frozenset({0xC0, 0xC4, 0xD0, 0xD1, 0xD2, 0xDF})

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 from bcmetal_drivers.errors import Busy, InsecureTransport, Refused, RejectedCredentials, TimedOut
 
 if TYPE_CHECKING:
-    from bcmetal_drivers.ipmi_session import Answer, Deadline, IpmiSession
+    from bcmetal_drivers.ipmi_session import IpmiSession
+    from bcmetal_drivers.ipmi_values import Answer, Deadline
 
 PASSWORD_LIMIT: Final = 16
 USERNAME_BYTES: Final = 16

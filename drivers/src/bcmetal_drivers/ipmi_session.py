@@ -19,10 +19,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
 
-from pydantic import SecretStr
 from pyghmi.ipmi.private import session as pyghmi_session
 
 from bcmetal_drivers import ipmi_legacy
@@ -38,11 +36,7 @@ from bcmetal_drivers.errors import (
     Unreachable,
     Unsupported,
 )
-
-USERNAME_LIMIT: Final = 16
-PASSWORD_LIMIT: Final = 20
-KG_LIMIT: Final = 20
-PRIVILEGES: Final[Mapping[str, int]] = {"USER": 2, "OPERATOR": 3, "ADMINISTRATOR": 4}
+from bcmetal_drivers.ipmi_values import PRIVILEGES, Answer, Deadline, check_kg, check_limits
 
 # Cipher suite -> (pyghmi's name of the hash, authentication, integrity, confidentiality algorithm); 1 is AES-CBC-128, 0 is none.
 SUITES: Final[Mapping[int, tuple[int, int, int, int]]] = {17: (256, 3, 4, 1), 3: (1, 1, 1, 1)}
@@ -61,42 +55,6 @@ HANDSHAKES: Final = 2  # how often one login starts over when a RAKP answer is l
 NO_RESOURCES: Final = (0x01, 0x0B)
 STALE_SESSION: Final = 0x02
 ROLE_REFUSED: Final = (0x09, 0x0A)
-
-
-@dataclass(frozen=True, slots=True)
-class Deadline:
-    """When the capability's call must be over."""
-
-    at: float
-    total_s: float
-
-    @classmethod
-    def after(cls, total_s: float) -> Deadline:
-        return cls(time.monotonic() + total_s, total_s)
-
-    def left_s(self) -> float:
-        return self.at - time.monotonic()
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A completion code and what came with it."""
-
-    code: int
-    data: bytes
-
-
-def check_limits(address: BmcAddress, credential: Credential) -> None:
-    """Refuse what the protocol cannot carry, instead of cutting it short."""
-    if len(credential.username.encode()) > USERNAME_LIMIT:
-        raise Refused(f"{address}: the user name is longer than the {USERNAME_LIMIT} bytes that IPMI takes")
-    if len(credential.password.get_secret_value().encode()) > PASSWORD_LIMIT:
-        raise Refused(f"{address}: the password is longer than the {PASSWORD_LIMIT} bytes that IPMI 2.0 takes")
-
-
-def check_kg(address: BmcAddress, kg: SecretStr | None) -> None:
-    if kg is not None and not 1 <= len(kg.get_secret_value().encode()) <= KG_LIMIT:
-        raise Refused(f"{address}: a K_g has 1 to {KG_LIMIT} bytes")
 
 
 class IpmiSession(pyghmi_session.Session):  # type: ignore[misc]  # pyghmi has no types

@@ -14,7 +14,7 @@ from bcmetal_drivers.errors import DriverError, MaybeSent, NotAsAsked, Permanent
 from bcmetal_drivers.ipmi_accounts import OLD_SIZE, SET_USER_PASSWORD, Slot, read_slots, write_password
 from bcmetal_drivers.ipmi_door import Command, IpmiDoor
 from bcmetal_drivers.ipmi_lan import channels
-from bcmetal_drivers.ipmi_session import PASSWORD_LIMIT, PRIVILEGES, USERNAME_LIMIT
+from bcmetal_drivers.ipmi_values import PASSWORD_LIMIT, PRIVILEGES, USERNAME_LIMIT
 
 SET_USER_ACCESS: Final = Command("Set User Access", 0x06, 0x43)
 SET_USER_NAME: Final = Command("Set User Name", 0x06, 0x45)
