@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bcmetal_drivers.capabilities import Identity
+from bcmetal_drivers import capabilities
+from bcmetal_drivers.capabilities import Identity, offers
 from bcmetal_drivers.errors import DriverError
 from recorded.bench import driven
 from recorded.recordings import archives, recorded
@@ -68,6 +69,24 @@ def test_the_identity_alone_says_the_same_as_the_inventory(name: str, tmp_path: 
         assert [path for path, times in served.reads.items() if times > 1] == []
         assert identity == bmc.inventory().identity
         assert bmc.bmc_info() == bmc.inventory().bmc
+
+
+NEVER_OFFERED = {
+    "dell-r750-idrac9-6.00": set(),
+    "hpe-dl385-ilo5-2.72": {"DriveErase"},
+    "lenovo-sr670v2-xcc-2.83": {"DriveErase"},
+    "supermicro-sys821ge-11.01": {"DriveErase"},
+}
+UPKEEP = {"Sensors", "EventLog", "Indicator", "BmcReset", "BmcClock", "BmcNetwork", "Console", "HostWays"}
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_the_capabilities_are_those_that_the_model_and_the_driver_have(name: str, tmp_path: Path) -> None:
+    with driven(recorded(name), tmp_path, tls=False) as (bmc, _):
+        named = set(bmc.inventory().capabilities)
+        assert [one for one in named if not offers(bmc, getattr(capabilities, one))] == []
+        assert named >= {"Power", "BootOnce", "VirtualMedia", "SecureBoot", "Bios", "Firmware", *UPKEEP}
+        assert {"DriveErase"} - named == NEVER_OFFERED[name]
 
 
 @pytest.mark.parametrize("name", sorted(set(archives()) - set(TREES)))

@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-import sushy.exceptions
-
-from bcmetal_drivers import redfish_bios
 from bcmetal_drivers.capabilities import BmcInfo, Identity, Inventory
-from bcmetal_drivers.errors import DriverError
 from bcmetal_drivers.redfish_boot import mode_of, secure_boot_of
 from bcmetal_drivers.redfish_chassis import Look, around, fans, pcie_devices, pcie_part, power_supplies, tpm_of
 from bcmetal_drivers.redfish_drives import drives_seen, in_order, volumes_seen
@@ -17,12 +13,13 @@ from bcmetal_drivers.redfish_firmware_list import versions
 from bcmetal_drivers.redfish_identity import bmc_info, identity_of
 from bcmetal_drivers.redfish_memory import dimms, memory_bytes
 from bcmetal_drivers.redfish_nics import Nics
+from bcmetal_drivers.redfish_offered import capabilities
 from bcmetal_drivers.redfish_parts import Part, order, said
-from bcmetal_drivers.redfish_power import RESET, power_of
+from bcmetal_drivers.redfish_power import power_of
 from bcmetal_drivers.redfish_processors import cpus, from_summary, gpus
 from bcmetal_drivers.redfish_reading import Reading
 from bcmetal_drivers.redfish_sections import Sections
-from bcmetal_drivers.redfish_tree import Doc, Tree, action_target, dig, link, links
+from bcmetal_drivers.redfish_tree import Doc, Tree, link
 
 WHOLE: Final = ("ok", "absent")
 UNKNOWN: Final = "unknown: the BMC tells of none; it may while the machine is on"
@@ -76,7 +73,10 @@ def inventory(tree: Tree) -> Inventory:
             power=power_of(system),
             boot_mode=mode_of(system),
             secure_boot=secure,
-            capabilities=_offered(tree, system, any(drive.erasable for drive in found_drives)),
+            capabilities=sections.read(
+                "capabilities", lambda: capabilities(look, any(drive.erasable for drive in found_drives))
+            )
+            or (),
             sections=sections.status,
             sources=sections.source,
             read_at=sections.read_at,
@@ -121,31 +121,3 @@ def _firmware(tree: Tree, reading: Reading) -> dict[str, str]:
 
 def _sorted(found: Iterable[Part]) -> tuple[Part, ...]:
     return tuple(sorted(found, key=lambda one: order(str(one.get("path") or ""))))
-
-
-def _offered(tree: Tree, system: Doc, erases: bool) -> tuple[str, ...]:
-    """The Protocols that this model really offers, by what its documents hold."""
-    has = {
-        "Power": action_target(system, RESET) is not None,
-        "Readings": True,
-        "BootOnce": isinstance(dig(system, "Boot"), dict),
-        "BootModes": mode_of(system) is not None,
-        "SecureBoot": link(system, "SecureBoot") is not None,
-        "VirtualMedia": _has_media(tree, system),
-        "Inventories": True,
-        "Identifies": True,
-        "Accounts": link(tree.root(), "AccountService") is not None,
-        "DriveErase": erases,
-        "Baseline": True,
-        "Bios": redfish_bios.offered(system),
-    }
-    return tuple(name for name, there in has.items() if there)
-
-
-def _has_media(tree: Tree, system: Doc) -> bool:
-    if link(system, "VirtualMedia"):
-        return True
-    try:
-        return any(link(tree.find(path), "VirtualMedia") for path in links(system, "Links", "ManagedBy"))
-    except (DriverError, sushy.exceptions.HTTPError):
-        return False

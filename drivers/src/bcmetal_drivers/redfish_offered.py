@@ -1,0 +1,66 @@
+"""What this model really offers: names of the capabilities' Protocols, by what its documents hold. A hint for people: a method may still refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from bcmetal_drivers import redfish_bios, redfish_events, redfish_firmware, redfish_indicator, redfish_secure_boot
+from bcmetal_drivers.redfish_boot import mode_of
+from bcmetal_drivers.redfish_chassis import Look
+from bcmetal_drivers.redfish_power import RESET
+from bcmetal_drivers.redfish_tree import Doc, action_target, dig, link, links
+
+SENSED: Final = ("Sensors", "Thermal", "Power", "ThermalSubsystem", "EnvironmentMetrics", "PowerSubsystem")
+CONSOLES: Final = ("SerialConsole", "CommandShell")
+
+
+def capabilities(look: Look, erases: bool) -> tuple[str, ...]:
+    """Asks for little beside what an inventory has read; what cannot be read offers nothing. In the order of `capabilities.py`."""
+    root, system = look.tree.root(), look.system
+    managers = [doc for path in links(system, "Links", "ManagedBy") if (doc := look.reading.lenient(path)) is not None]
+    chassis = [doc for _, doc in look.chassis]
+    update = look.reading.lenient(link(root, "UpdateService"))
+    secure = look.reading.lenient(link(system, "SecureBoot"))
+    has = {
+        "Power": action_target(system, RESET) is not None,
+        "Readings": True,
+        "BootOnce": isinstance(dig(system, "Boot"), dict),
+        "BootModes": mode_of(system) is not None,
+        "SecureBoot": link(system, "SecureBoot") is not None,
+        "VirtualMedia": _any([system, *managers], "VirtualMedia"),
+        "Inventories": True,
+        "Identifies": True,
+        "Accounts": link(root, "AccountService") is not None,
+        "DriveErase": erases,
+        "Baseline": True,
+        "BootAlways": _lasts(system),
+        "SecureBootKeys": redfish_secure_boot.offered(secure),
+        "Jobs": link(root, "Tasks") is not None or link(root, "TaskService") is not None,
+        "Bios": redfish_bios.offered(system),
+        "Firmware": link(update, "FirmwareInventory") is not None or redfish_firmware.offered(update),
+        "Sensors": any(_any(chassis, name) for name in SENSED),
+        "EventLog": _any([system, *managers], "LogServices"),
+        "Indicator": any(redfish_indicator.offered(doc) for doc in (system, *chassis)),
+        "AccountControl": link(root, "AccountService") is not None,
+        "BmcReset": any(action_target(doc, "#Manager.Reset") is not None for doc in managers),
+        "BmcClock": any(dig(doc, "DateTime") is not None for doc in managers),
+        "BmcNetwork": _any(managers, "EthernetInterfaces"),
+        "Console": any(dig(doc, name) for doc in (system, *managers) for name in CONSOLES),
+        "Events": _any([system, *managers], "LogServices") or redfish_events.offered(look.tree),
+        "HostWays": _any(managers, "HostInterfaces"),
+        "NetworkWays": _any(managers, "NetworkProtocol"),
+        "Remembers": True,
+    }
+    return tuple(name for name, there in has.items() if there)
+
+
+def _any(docs: Sequence[Doc], name: str) -> bool:
+    return any(link(doc, name) is not None for doc in docs)
+
+
+def _lasts(system: Doc) -> bool:
+    """A lasting override, or an order to put a device first in."""
+    named = dig(system, "Boot", "BootSourceOverrideEnabled@Redfish.AllowableValues")
+    continuous = isinstance(dig(system, "Boot"), dict) and (not isinstance(named, list) or "Continuous" in named)
+    return continuous or isinstance(dig(system, "Boot", "BootOrder"), list)
