@@ -64,13 +64,15 @@ def test_a_section_that_cannot_be_read_is_no_change_and_makes_no_drive_a_new_one
         for verb, state in ((Verb.INSPECT, State.INSPECTED), (Verb.COMMISSION, State.AVAILABLE)):
             assert await site.live(node_id, verb) is state
         before = await told(site)
-        fault = site.rack.rule(Rule(action="refuse", method="GET", path="/Storage", status=500))
+        macs = {one.value_norm for one in (await site.node(node_id)).identifiers if one.kind == "mac"}
+        fault = site.rack.rule(Rule(action="refuse", method="GET", path="/(Storage|EthernetInterfaces)", status=500))
         await refresh(site, node_id)
         assert (await site.conditions(node_id))["inventory"] == ("warning", "partial")
         kept = await site.store.read(inventories.latest, node_id)
         assert kept is not None
         assert {one["serial"] for one in kept.doc["drives"]} == set(bmc.machine.drives)
         assert set(kept.doc["stale"]) >= {"drives"}
+        assert {one.value_norm for one in (await site.node(node_id)).identifiers if one.kind == "mac"} == macs != set()
         site.rack.clear(fault)
         await refresh(site, node_id)
         assert await told(site) == before

@@ -94,9 +94,11 @@ def test_a_section_that_could_not_be_read_keeps_what_was_told_and_says_since_whe
 
 
 def test_firmware_and_tpm_that_could_not_be_read_are_kept_too() -> None:
-    after = changed(firmware={}, tpm=None)
-    after["sections"] |= {"firmware": "HTTP 503", "tpm": "HTTP 503"}
-    assert changes(DOC, carried(DOC, after, THEN)) == ()
+    after = changed(firmware={}, tpm=None, bmc={})
+    after["sections"] |= {"firmware": "HTTP 503", "tpm": "HTTP 503", "bmc": "HTTP 503"}
+    kept = carried(DOC, after, THEN)
+    assert changes(DOC, kept) == ()
+    assert stable(kept) == stable(DOC)
 
 
 def test_an_empty_section_that_was_read_is_empty() -> None:

@@ -49,7 +49,9 @@ SINGLE: Final = (  # section, field, word
     ("secureBoot", "secure_boot", "secure boot"),
     ("identity", "bios_version", "BIOS version"),
 )
-VOLATILE: Final = frozenset({"clock", "linkStatus", "speedMbps", "life_left_percent"})  # of parts, and of the BMC
+VOLATILE: Final = frozenset(
+    {"clock", "macs", "linkStatus", "speedMbps", "life_left_percent"}
+)  # of parts, and of the BMC; MACs are the NICs'
 OF_ONE_LOOK: Final = ("sections", "sources", "read_at", "stale", "missing", "capabilities", "boot_mode", "power")
 
 
@@ -172,6 +174,8 @@ def carried(before: Doc | None, after: Doc, taken_at: str) -> dict[str, Any]:
             if lost:
                 kept[kind.field] = [*(after.get(kind.field) or ()), *lost]
                 stale[section] = (before.get("stale") or {}).get(section, taken_at)
+        if section in ("identity", "bmc") and before.get(section):
+            kept[section] = before[section]
         for name in ("firmware", *(one for of, one, _ in SINGLE if of == section)):
             if (name == "firmware") == (section == "firmware") and before.get(name) and not after.get(name):
                 kept[name] = before[name]

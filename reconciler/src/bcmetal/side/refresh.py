@@ -8,7 +8,7 @@ from bcmetal.store import drives
 from bcmetal.store.values import SetBmc, SetIdentifiers, SetNode, SetSighting
 from bcmetal.workflows.identity import changed_identity, identifiers_of
 from bcmetal.workflows.machine import Machine, Outcome
-from bcmetal.workflows.observing import look_for_media, note_clock, note_inventory, usable_drives
+from bcmetal.workflows.observing import identity_of, look_for_media, note_clock, note_inventory, usable_drives
 from bcmetal_drivers.capabilities import Identifies, Inventories, Power, need
 
 
@@ -28,7 +28,7 @@ async def run(m: Machine) -> Outcome:
     known = {row.serial for row in await m.doors.store.read(drives.of_node, m.node.node_id)}
     await note_inventory(m, seen)
     m.note(
-        SetIdentifiers("bmc", identifiers_of(seen.identity, "bmc")),
+        SetIdentifiers("bmc", identifiers_of(identity_of(m, seen), "bmc")),
         SetBmc(
             {
                 "maker": info.maker,

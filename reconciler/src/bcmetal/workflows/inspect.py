@@ -34,7 +34,7 @@ from bcmetal.workflows.claiming import with_label
 from bcmetal.workflows.identity import changed_identity, identifiers_of
 from bcmetal.workflows.inside import look_from_inside
 from bcmetal.workflows.machine import Machine, Outcome, Step
-from bcmetal.workflows.observing import note_clock, note_inventory, usable_drives
+from bcmetal.workflows.observing import identity_of, note_clock, note_inventory, usable_drives
 from bcmetal.workflows.ramdisk import LEAVE, START
 from bcmetal.workflows.steps import UNDO, eject_media, power_off
 from bcmetal.workflows.wrapped import only_where
@@ -100,7 +100,7 @@ async def know_who_it_is(m: Machine) -> Outcome:
             m.condition("identity", "error", "identity-changed", changed)
             return Failed("identity-changed", changed)
     m.condition("identity", "ok")
-    m.note(SetIdentifiers("bmc", identifiers_of(seen.identity, "bmc")))
+    m.note(SetIdentifiers("bmc", identifiers_of(identity_of(m, seen), "bmc")))
     if seen.identity.system_path and seen.identity.system_path != m.node.system_path:
         m.note(SetNode({"system_path": seen.identity.system_path}))
     await note_inventory(m, seen, accept=True)

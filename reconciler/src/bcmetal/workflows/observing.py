@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from bcmetal.store import inventories, media
 from bcmetal.store.values import DriveSeen, SetDrives, SetSighting, StoreInventory
 from bcmetal.store.views import stamp
 from bcmetal.workflows.machine import Machine
-from bcmetal_drivers.capabilities import Inventory, VirtualMedia, need, offers
+from bcmetal_drivers.capabilities import Identity, Inventory, VirtualMedia, need, offers
 from bcmetal_drivers.errors import Unsupported
 
 SKEW_MS: Final = 5 * 60 * 1000
@@ -77,6 +77,14 @@ def usable_drives(seen: Inventory) -> list[DriveSeen]:
         if usable_serial(normal_serial(drive.serial)):
             found.setdefault(drive.serial, DriveSeen(drive.serial, drive.model, drive.wwn, drive.capacity_bytes))
     return list(found.values())
+
+
+def identity_of(m: Machine, seen: Inventory) -> Identity:
+    """Who it is; MACs that could not be read this time are those that were known."""
+    if seen.sections.get("nics", "ok") in WHOLE:
+        return seen.identity
+    known = [one.raw for one in m.node.identifiers if one.kind == "mac" and one.source == "bmc"]
+    return replace(seen.identity, macs=tuple(dict.fromkeys([*seen.identity.macs, *known])))
 
 
 async def note_inventory(m: Machine, seen: Inventory, *, accept: bool = False) -> tuple[Change, ...]:
