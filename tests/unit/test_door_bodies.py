@@ -132,3 +132,4 @@ def test_the_makers_spacing_is_kept_between_requests() -> None:
         assert door.pace.wait_s() == 0
         door.pace.spacing_s = 30.0
         assert 29 < door.pace.wait_s() <= 30
+        door.pace.spacing_s = 0.0  # or the logout waits, too

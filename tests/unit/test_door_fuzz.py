@@ -26,7 +26,7 @@ from bcmetal_drivers.learned import FIELDS
 from bcmetal_drivers.redfish import RedfishBmc
 from raw_bmc import RESET, ROOT, SESSIONS, SYSTEM, Asked, Reset, a_credential, a_raw_bmc, answer
 
-SEEDS = 240
+SEEDS = 160
 LIMITS = Limits(connect_s=2, read_s=1, total_s=2)
 MANAGER, ACCOUNTS, MEDIA = "/redfish/v1/Managers/1", "/redfish/v1/AccountService/Accounts", f"{SYSTEM}/VirtualMedia"
 TASK, INSERT, EJECT = "/redfish/v1/TaskService/Tasks/1", f"{MEDIA}/Cd/Insert", f"{MEDIA}/Cd/Eject"
