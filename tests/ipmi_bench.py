@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 import secrets
+import select
+import socket
+import threading
 import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import SecretStr
@@ -126,3 +129,42 @@ def driving(bench: IpmiBench, limits: Limits = LIMITS, credential: Credential | 
         yield bmc
     finally:
         bmc.close()
+
+
+class Between:
+    """Sits between a driver and its BMC: keeps what the driver sends, and passes on what `make_of` makes of each of the BMC's packets."""
+
+    def __init__(self, there: BmcAddress, make_of: Callable[[bytes], list[bytes]]) -> None:
+        self.heard: list[bytes] = []
+        self._make_of = make_of
+        self._there = (there.host, there.port)
+        self._near, self._far = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
+        for end in (self._near, self._far):
+            end.bind(("127.0.0.1", 0))
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._serve)
+        self.address = replace(there, port=self._near.getsockname()[1])
+
+    def _serve(self) -> None:
+        client = None
+        while not self._over.is_set():
+            ready, _, _ = select.select([self._near, self._far], [], [], 0.05)
+            for end in ready:
+                packet, where = end.recvfrom(4096)
+                if end is self._near:
+                    client = where
+                    self.heard.append(packet)
+                    self._far.sendto(packet, self._there)
+                elif client is not None:
+                    for made in self._make_of(packet):
+                        self._near.sendto(made, client)
+
+    def __enter__(self) -> Between:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        self._near.close()
+        self._far.close()

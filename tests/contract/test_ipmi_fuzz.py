@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import random
-import select
-import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,13 +14,13 @@ from secrets import token_hex
 import pytest
 from pydantic import SecretStr
 
-from bcmetal_drivers.capabilities import BmcAddress, BootDevice, Limits, PowerAction, Trust
+from bcmetal_drivers.capabilities import BootDevice, Limits, PowerAction, Trust
 from bcmetal_drivers.emulated.ipmi import IpmiFront
 from bcmetal_drivers.emulated.ipmi_sensors import SENSOR_SPECIFIC
 from bcmetal_drivers.errors import DriverError
 from bcmetal_drivers.ipmi import IpmiBmc
 from bcmetal_drivers.ipmi_door import NOT_NOW, TIMEOUT_WHILE_PROCESSING
-from ipmi_bench import IpmiBench, an_ipmi_bench, driving
+from ipmi_bench import Between, IpmiBench, an_ipmi_bench, driving
 
 LIMITS = Limits(connect_s=0.5, read_s=0.3, total_s=2.0)
 
@@ -150,62 +147,32 @@ def test_answers_that_are_signed_and_make_no_sense(call: Callable[[IpmiBmc], obj
             assert time.monotonic() - began < LIMITS.total_s * 3 + 1
 
 
-class Noise:
-    """Between client and BMC: what the BMC sends is garbled, doubled, cut, or comes beside what somebody made up."""
+def noise(seed: int) -> Callable[[bytes], list[bytes]]:
+    """What the BMC sends is garbled, doubled, cut, or comes beside what somebody made up."""
+    dice = random.Random(seed)
 
-    def __init__(self, there: BmcAddress, seed: int) -> None:
-        self._dice = random.Random(seed)
-        self._there = (there.host, there.port)
-        self._near, self._far = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
-        for end in (self._near, self._far):
-            end.bind(("127.0.0.1", 0))
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._serve)
-        self.address = replace(there, port=self._near.getsockname()[1])
-
-    def _serve(self) -> None:
-        client = None
-        while not self._over.is_set():
-            ready, _, _ = select.select([self._near, self._far], [], [], 0.05)
-            for end in ready:
-                packet, where = end.recvfrom(4096)
-                if end is self._near:
-                    client = where
-                    self._far.sendto(packet, self._there)
-                elif client is not None:
-                    for heard in self._made_of(packet):
-                        self._near.sendto(heard, client)
-
-    def _made_of(self, packet: bytes) -> list[bytes]:
-        match self._dice.randrange(5):
+    def made_of(packet: bytes) -> list[bytes]:
+        match dice.randrange(5):
             case 0:
                 return [packet, packet]
             case 1:
-                return [garbled(packet, self._dice)]
+                return [garbled(packet, dice)]
             case 2:
-                return [packet[:16] + garbled(packet[16:], self._dice)]
+                return [packet[:16] + garbled(packet[16:], dice)]
             case 3:  # before the true one
-                return [packet[:5] + self._dice.randbytes(self._dice.randrange(80)), packet]
+                return [packet[:5] + dice.randbytes(dice.randrange(80)), packet]
             case _:
                 return [packet]
 
-    def __enter__(self) -> Noise:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-        self._near.close()
-        self._far.close()
+    return made_of
 
 
 def test_packets_that_are_garbled_on_the_way() -> None:
     """From the first question on: capabilities, the open session, RAKP, and what is signed."""
 
     def listen(seed: int) -> tuple[float, BaseException | None]:
-        with an_ipmi_bench() as bench, Noise(bench.address, seed) as noise:
-            bmc = IpmiBmc(noise.address, bench.credential, Trust(), replace(LIMITS, ipmi_suites=((17, 3)[seed % 2],)))
+        with an_ipmi_bench() as bench, Between(bench.address, noise(seed)) as between:
+            bmc = IpmiBmc(between.address, bench.credential, Trust(), replace(LIMITS, ipmi_suites=((17, 3)[seed % 2],)))
             began = time.monotonic()
             try:
                 for _ in range(5):

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import pytest
 from pydantic import SecretStr
 
-from bcmetal_drivers.capabilities import BmcAddress, Credential, Limits, Trust
+from bcmetal_drivers.capabilities import BmcAddress, Credential, Limits, PowerAction, PowerState, Trust
 from bcmetal_drivers.errors import (
     Busy,
     InsecureTransport,
@@ -24,6 +24,7 @@ from bcmetal_drivers.errors import (
     Unsupported,
 )
 from bcmetal_drivers.ipmi import IpmiBmc
+from ipmi_bench import Between, an_ipmi_bench
 
 OPEN_REQUEST, OPEN_RESPONSE, RAKP1, RAKP2, RAKP3 = 0x10, 0x11, 0x12, 0x13, 0x14
 SESSION_CHALLENGE = 0x39
@@ -232,3 +233,31 @@ def test_what_ipmi_would_cut_short_is_refused_with_the_limit(name_bytes: int, pa
             BmcAddress("ipmi", "127.0.0.1", 623), Credential("u" * name_bytes, SecretStr(password)), Trust(), Limits()
         )
     assert password not in str(refused.value)
+
+
+def chassis_status(request: Packet, status: int) -> Packet:
+    """An answer to Get Chassis Status as nobody signed it."""
+    body = bytes((0x20, request[20], 0x01, 0x00, status, 0, 0, 0))
+    head = bytes((0x81, 0x04))
+    return rmcp_plus(0x00, head + checksum(head) + body + checksum(body))
+
+
+def test_answers_that_are_forged_or_of_another_time_change_nothing() -> None:
+    """Before each true answer come all earlier ones, one that nobody signed, and one with another signature."""
+    earlier: list[Packet] = []
+
+    def among_forgeries(packet: Packet) -> list[Packet]:
+        if packet[4] != 6 or packet[5] & 0x3F:
+            return [packet]
+        unsigned = [chassis_status(bytes((0,) * 20 + (n << 2,)), 0x01) for n in range(8)]
+        forged = [*earlier, *unsigned, packet[:-12] + os.urandom(12)]
+        earlier.append(packet)
+        return [*forged, packet]
+
+    with an_ipmi_bench() as bench, Between(bench.address, among_forgeries) as between:
+        bmc = IpmiBmc(between.address, bench.credential, Trust(), Limits(total_s=10))
+        for action, state in ((PowerAction.ON, PowerState.ON), (PowerAction.OFF, PowerState.OFF)) * 3:
+            bmc.set_power(action)
+            assert bmc.power_state() is state
+        bmc.close()
+    assert len(earlier) > 12

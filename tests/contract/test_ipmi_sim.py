@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import secrets
-import select
 import shutil
 import socket
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -31,6 +29,7 @@ from bcmetal_drivers.capabilities import (
 )
 from bcmetal_drivers.errors import InsecureTransport, NotAsAsked, Refused, RejectedCredentials, Unreachable
 from bcmetal_drivers.ipmi import IpmiBmc
+from ipmi_bench import Between
 
 pytestmark = pytest.mark.skipif(shutil.which("ipmi_sim") is None, reason="ipmi_sim is not installed (Debian: openipmi)")
 
@@ -170,79 +169,49 @@ def bmc(sim: Simulator) -> Iterator[IpmiBmc]:
     opened.close()
 
 
-class Downgrader:
-    """Sits between and says that the BMC knows IPMI 1.5 only, as an attacker would, or an old BMC."""
+def older(packet: bytes) -> list[bytes]:
+    """Says that the BMC knows IPMI 1.5 only, as an attacker would, or an old BMC."""
+    if packet[4] != 0 or packet[19] != 0x38:  # Get Channel Authentication Capabilities
+        return [packet]
+    changed = bytearray(packet)
+    changed[22] &= 0x7F
+    changed[24] &= 0xFD
+    changed[-1] = -sum(changed[17:-1]) & 0xFF
+    return [bytes(changed)]
 
-    def __init__(self, sim: Simulator) -> None:
-        self.heard: list[bytes] = []
-        self._there = (sim.address.host, sim.address.port)
-        self._near, self._far = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
-        for end in (self._near, self._far):
-            end.bind(("127.0.0.1", 0))
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._serve)
-        self.sim = replace(sim, address=replace(sim.address, port=self._near.getsockname()[1]))
 
-    def _serve(self) -> None:
-        client = None
-        while not self._over.is_set():
-            ready, _, _ = select.select([self._near, self._far], [], [], 0.05)
-            for end in ready:
-                packet, where = end.recvfrom(4096)
-                if end is self._near:
-                    client = where
-                    self.heard.append(packet)
-                    self._far.sendto(packet, self._there)
-                elif client is not None:
-                    self._near.sendto(self._older(packet), client)
-
-    @staticmethod
-    def _older(packet: bytes) -> bytes:
-        if packet[4] != 0 or packet[19] != 0x38:  # Get Channel Authentication Capabilities
-            return packet
-        older = bytearray(packet)
-        older[22] &= 0x7F
-        older[24] &= 0xFD
-        older[-1] = -sum(older[17:-1]) & 0xFF
-        return bytes(older)
-
-    def __enter__(self) -> Downgrader:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-        self._near.close()
-        self._far.close()
+@contextmanager
+def downgraded(sim: Simulator) -> Iterator[tuple[Simulator, list[bytes]]]:
+    with Between(sim.address, older) as between:
+        yield replace(sim, address=between.address), between.heard
 
 
 def test_a_downgrade_to_ipmi_15_is_refused_without_a_challenge_and_spoken_to_legacy_bmcs_alone(sim: Simulator) -> None:
-    with Downgrader(sim) as between:
-        strict = open_bmc(between.sim)
+    with downgraded(sim) as (old, heard):
+        strict = open_bmc(old)
         with pytest.raises(InsecureTransport):
             strict.power_state()
-        assert len(between.heard) == 1
-        assert not any(sim.admin.username.encode() in packet for packet in between.heard)
-        legacy = open_bmc(between.sim, limits=Limits(total_s=20, ipmi_legacy=True))
+        assert len(heard) == 1
+        assert not any(sim.admin.username.encode() in packet for packet in heard)
+        legacy = open_bmc(old, limits=Limits(total_s=20, ipmi_legacy=True))
         legacy.set_power(PowerAction.ON)
         assert legacy.power_state() is PowerState.ON
         assert legacy.identity().serial == "SER-100"
         legacy.close()
         assert sim.chassis("power") == "1"
-        wrong = open_bmc(between.sim, a_credential("admin"), Limits(total_s=20, ipmi_legacy=True))
+        wrong = open_bmc(old, a_credential("admin"), Limits(total_s=20, ipmi_legacy=True))
         with pytest.raises(RejectedCredentials):
             wrong.power_state()
-        nobody = open_bmc(between.sim, a_credential("nobody"), Limits(total_s=20, ipmi_legacy=True))
+        nobody = open_bmc(old, a_credential("nobody"), Limits(total_s=20, ipmi_legacy=True))
         with pytest.raises(RejectedCredentials):
             nobody.power_state()
-        assert all(packet[4] in (0, 2) for packet in between.heard)  # never RMCP+ in all this
+        assert all(packet[4] in (0, 2) for packet in heard)  # never RMCP+ in all this
 
 
 def test_a_password_that_ipmi_15_would_cut_short_is_refused_with_its_limit(sim: Simulator) -> None:
-    with Downgrader(sim) as between:
+    with downgraded(sim) as (old, _):
         long = Credential("admin", SecretStr(secrets.token_hex(10)))
-        bmc = open_bmc(between.sim, long, Limits(total_s=20, ipmi_legacy=True))
+        bmc = open_bmc(old, long, Limits(total_s=20, ipmi_legacy=True))
         with pytest.raises(Refused, match="16 bytes"):
             bmc.power_state()
 
