@@ -98,6 +98,22 @@ def test_the_own_account_is_neither_disabled_nor_emptied(bmc: IpmiBmc, bench: Ip
     assert [w for w in bench.writes if w.kind == "effect"] == []
 
 
+def test_a_second_account_of_our_name_is_not_ours(bmc: IpmiBmc, bench: IpmiBench) -> None:
+    slot = bench.front.users.add("admin", a_secret(), ADMINISTRATOR)
+    bmc.delete_account(str(slot))
+    assert [account.slot for account in bmc.accounts()] == ["2"]
+    with pytest.raises(Refused, match="came in with"):
+        bmc.delete_account("2")
+
+
+def test_the_null_user_that_we_are_stays(bench: IpmiBench) -> None:
+    own = Credential("", a_secret())
+    bench.front.users.slots[1] = UserSlot("", own.password, ADMINISTRATOR, True)
+    with driving(bench, credential=own) as nobody, pytest.raises(Refused, match="come in as"):
+        nobody.close_network_way("null-user")
+    assert bench.front.users.slots[1].enabled
+
+
 @pytest.mark.parametrize(
     ("name", "size", "role", "says"),
     [

@@ -96,7 +96,7 @@ def set_password(door: IpmiDoor, username: str, password: SecretStr, chosen: str
         if role is not None and door.proves(new, role) is True:
             return
         raise
-    if _test_password(door, slot, secret, size) is False:
+    if test_password(door, slot, secret, size) is False:
         raise NotAsAsked(f"{door.address}: acknowledged the new password of slot {slot}, and then does not know it")
     if role is None or door.proves(new, role) is not False:
         return
@@ -119,7 +119,7 @@ def write_password(door: IpmiDoor, slot: int, secret: bytes) -> int:
     return size
 
 
-def _test_password(door: IpmiDoor, slot: int, secret: bytes, size: int) -> bool | None:
+def test_password(door: IpmiDoor, slot: int, secret: bytes, size: int) -> bool | None:
     """Whether the BMC holds this password. None: it does not tell."""
     try:
         answer = door.read(SET_USER_PASSWORD, _password_request(slot, TEST, secret, size))

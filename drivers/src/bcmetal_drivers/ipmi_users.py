@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from bcmetal_drivers.capabilities import Account, AccountPolicy
 from bcmetal_drivers.errors import DriverError, MaybeSent, NotAsAsked, Permanent, Refused, Unsupported
-from bcmetal_drivers.ipmi_accounts import OLD_SIZE, SET_USER_PASSWORD, Slot, read_slots, write_password
+from bcmetal_drivers.ipmi_accounts import OLD_SIZE, SET_USER_PASSWORD, Slot, read_slots, test_password, write_password
 from bcmetal_drivers.ipmi_door import Command, IpmiDoor
 from bcmetal_drivers.ipmi_lan import channels
 from bcmetal_drivers.ipmi_values import PASSWORD_LIMIT, PRIVILEGES, USERNAME_LIMIT
@@ -94,6 +94,8 @@ def null_users(door: IpmiDoor) -> tuple[Slot, ...]:
 
 
 def close_null_users(door: IpmiDoor) -> None:
+    if not door.credential.username:
+        raise Refused(f"{door.address}: a user without a name is what we come in as")
     for slot in null_users(door):
         _switch(door, slot.number, on=False)
         if _slot(door, slot.number).enabled:
@@ -121,7 +123,12 @@ def _slot(door: IpmiDoor, number: int) -> Slot:
 
 
 def _is_own(door: IpmiDoor, slot: Slot) -> bool:
-    return slot.name == door.credential.username
+    """By its name, and unless the BMC says that its password is another: somebody may have planted a second account of our name."""
+    if slot.name != door.credential.username:
+        return False
+    secret = door.credential.password.get_secret_value().encode()
+    sizes = [size for size in (PASSWORD_LIMIT, OLD_SIZE) if len(secret) <= size]
+    return not all(test_password(door, slot.number, secret, size) is False for size in sizes)
 
 
 def _name(door: IpmiDoor, number: int, username: str) -> None:
