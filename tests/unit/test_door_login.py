@@ -106,6 +106,14 @@ def test_a_bmc_without_sessions_is_driven_by_basic_and_remembered(no_sessions: b
         assert all(asked.headers["authorization"].startswith("Basic ") for asked in bmc.seen("GET", SYSTEM))
 
 
+def test_a_bmc_that_falls_over_session_logins_is_driven_by_basic() -> None:
+    with a_raw_bmc(at(SESSIONS, [answer(b"<html>", 500)]), logs_in=False) as bmc, a_door(bmc) as door:
+        for _ in range(2):
+            get(door)
+        assert len(bmc.seen("POST", SESSIONS)) == 1
+        assert door.memory["login"] == "basic"
+
+
 def test_a_bmc_that_links_no_sessions_is_not_asked_for_one() -> None:
     with a_raw_bmc(documents({**DOCS, ROOT: {"RedfishVersion": "1.0.0"}})) as bmc, a_door(bmc) as door:
         get(door)

@@ -199,7 +199,8 @@ class Session:
             self._mode, self._fresh, self._logged_in = Mode.SESSION, True, True
             return
         error = login_refusal(answer)
-        if error is None:
+        if error is None or (answer.status_code == 500 and isinstance(error, ServerFault)):
+            # 500: it fell over the login without judging it, and Basic may be all that works; what works is remembered
             self._mode = Mode.BASIC
             if answer.status_code < 400:  # a session without a token: of no use, and it takes up room
                 self._delete(_session_path(answer), {"Authorization": f"Basic {self._basic()}"})
