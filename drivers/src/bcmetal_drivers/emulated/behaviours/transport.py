@@ -45,12 +45,12 @@ BEHAVIOURS: Final = (
     Behaviour(
         name="silent",
         about="Connections are taken and nothing is answered, twice.",
-        rules=(Rule(action="delay", seconds=60.0, path=A_SYSTEM, method="GET", after=2, times=2),),
+        rules=(Rule(action="delay", seconds=60.0, path=A_SYSTEM, method="GET", times=2),),
     ),
     Behaviour(
         name="a-byte-a-second",
         about="An answer comes a byte a second, twice.",
-        rules=(Rule(action="drip", seconds=1.0, path=A_SYSTEM, method="GET", after=2, times=2),),
+        rules=(Rule(action="drip", seconds=1.0, path=A_SYSTEM, method="GET", times=2),),
     ),
     Behaviour(
         name="gateway-timeout-html",
