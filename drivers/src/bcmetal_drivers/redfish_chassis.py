@@ -11,6 +11,7 @@ from bcmetal_drivers.redfish_reading import Reading, key
 from bcmetal_drivers.redfish_tree import Doc, Tree, dig, link, links, text
 
 DEVICES: Final = 512
+TRUSTED: Final = 4  # chassis that are looked into for a TPM where the system names none
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,9 @@ def tpm_of(look: Look) -> Part | None:
         found = _tpm(module, text(module, "InterfaceType"))
         if found is not None:
             return found
-    for _, chassis in look.chassis:
+    named = {key(path) for path in links(look.system, "Links", "Chassis")}
+    own = [one for one in look.chassis if key(one[0]) in named] or look.chassis[:TRUSTED]
+    for _, chassis in own:  # not of all: each GPU of a baseboard has a root of trust of its own
         for _, doc in look.reading.documents(link(chassis, "TrustedComponents")):
             words = " ".join(str(text(doc, name) or "") for name in ("Id", "Name", "Model", "Description"))
             if "tpm" in words.lower():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
@@ -15,6 +16,20 @@ SUMMED: Final = 64  # CPUs that a summary may count
 GPU_CLASSES: Final = ("displaycontroller", "processingaccelerators", "coprocessor")
 CONSOLES: Final = (0x1A03, 0x102B)  # PCI vendors of the graphics of BMCs: ASPEED, Matrox
 CONSOLE_WORDS: Final = ("embedded", "integrated", "onboard", "aspeed", "matrox", "vga")
+OTHER_WORDS: Final = (
+    "ethernet",
+    "network",
+    "nic",
+    "nvme",
+    "ssd",
+    "raid",
+    "sata",
+    "sas",
+    "usb",
+    "chipset",
+    "switch",
+    "bridge",
+)
 ASKED: Final = 64  # PCIe devices whose functions are looked at
 
 
@@ -127,7 +142,7 @@ def _memory(doc: Doc) -> int | None:
 
 def _shows_pictures_or_computes(look: Look, device: Doc) -> bool:
     words = " ".join(str(text(device, name) or "") for name in ("Id", "Name", "Model", "Description")).lower()
-    if any(word in words for word in CONSOLE_WORDS):
+    if any(word in words for word in CONSOLE_WORDS) or set(OTHER_WORDS) & set(_LETTERS.split(words)):
         return False
     named = links(device, "Links", "PCIeFunctions")
     functions: Iterable[Any] = (
@@ -139,6 +154,9 @@ def _shows_pictures_or_computes(look: Look, device: Doc) -> bool:
         if (said(function, "DeviceClass") or "").lower() in GPU_CLASSES:
             return _vendor(function) not in CONSOLES
     return False
+
+
+_LETTERS: Final = re.compile(r"[^a-z]+")
 
 
 def _vendor(function: Any) -> int:
