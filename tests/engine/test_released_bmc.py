@@ -16,6 +16,7 @@ from bcmetal.states import State, Verb
 from bcmetal_drivers.capabilities import PowerState
 from bcmetal_drivers.emulated.accounts import Account
 from bcmetal_drivers.emulated.front import RedfishFront
+from bcmetal_drivers.emulated.ipmi import IpmiFront
 from bcmetal_drivers.emulated.rack import EmulatedBmc
 from emulated_site import OnASite, Site, a_site
 
@@ -136,6 +137,31 @@ def test_what_cannot_be_put_back_is_named_in_a_release_that_fails(on_a_site: OnA
     on_a_site(scenario)
 
 
+def test_over_ipmi_a_planted_user_is_removed_and_a_changed_lan_setting_is_named(on_a_site: OnASite) -> None:
+    async def scenario(site: Site) -> None:
+        bmc = site.rack.add_ipmi("m1")
+        assert isinstance(bmc.front, IpmiFront)
+        there = bmc.front
+        site.rack.start()
+        node_id = await site.enroll(bmc)
+        await site.live(node_id, Verb.INSPECT)
+        assert await site.live(node_id, Verb.COMMISSION) is State.AVAILABLE, (await site.node(node_id)).last_error
+        await site.store.write(_deployed, node_id)
+        there.users.add("mallory", SecretStr(token_hex(8)), 4)
+        there.commands.lan.set_parameter(12, bytes((192, 0, 2, 66)))
+        assert await site.live(node_id, Verb.RELEASE) is State.RELEASE_FAILED
+        error = (await site.node(node_id)).last_error
+        assert error is not None
+        assert "network.gateway was 0.0.0.0, and is 192.0.2.66" in error["message"]
+        assert "mallory" not in error["message"]
+        assert there.users.named("mallory") is None
+        there.commands.lan.set_parameter(12, bytes(4))
+        assert await site.live(node_id, Verb.RETRY) is State.AVAILABLE, (await site.node(node_id)).last_error
+        assert (await site.conditions(node_id))["bmc-trust"] == ("warning", "unverified")
+
+    on_a_site(scenario, '"none"')
+
+
 def test_a_bmc_that_nobody_can_look_into_is_reused_or_held_as_the_pool_says(on_a_site: OnASite) -> None:
     async def scenario(site: Site) -> None:
         bmc = site.rack.add_redfish("m1", drives=1)
@@ -144,7 +170,7 @@ def test_a_bmc_that_nobody_can_look_into_is_reused_or_held_as_the_pool_says(on_a
             node_id = await site.enroll(bmc, name=policy)
             await site.live(node_id, Verb.INSPECT)
             await site.set_node(node_id, system="present")
-            await site.store.write(_adopted, node_id)
+            await site.store.write(_deployed, node_id)
             site.set_pool(unverified_bmc=policy)
             assert await site.live(node_id, Verb.RELEASE) is State.AVAILABLE, (await site.node(node_id)).last_error
             assert (await site.conditions(node_id))["bmc-trust"] == ("warning", "unverified")
@@ -155,7 +181,7 @@ def test_a_bmc_that_nobody_can_look_into_is_reused_or_held_as_the_pool_says(on_a
     on_a_site(scenario)
 
 
-def _adopted(c: Any, node_id: str) -> None:
+def _deployed(c: Any, node_id: str) -> None:
     from sqlalchemy import text
 
     c.execute(text("UPDATE nodes SET state = 'deployed' WHERE node_id = :node_id"), {"node_id": node_id})

@@ -46,7 +46,7 @@ def test_a_frozen_side_operation_says_that_it_is_frozen(on_a_site: OnASite) -> N
 def test_a_side_operation_that_is_tried_again_says_why(on_a_site: OnASite) -> None:
     async def scenario(site: Site) -> None:
         node_id = await inspected(site)
-        site.rack.rule(Rule(action="refuse", status=503, times=1))
+        site.rack.rule(Rule(action="refuse", status=503, times=6))
         await site.queue(node_id, SideVerb.REFRESH)
         assert await site.engine.tick()
         [one] = await shown(site, node_id)
