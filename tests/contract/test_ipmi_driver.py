@@ -46,6 +46,8 @@ from bcmetal_drivers.errors import (
 from bcmetal_drivers.ipmi import IpmiBmc
 from ipmi_bench import LIMITS, IpmiBench, Wrote, an_ipmi_bench, driving
 
+SHORT = replace(LIMITS, total_s=3)
+
 
 @pytest.fixture
 def bench() -> Iterator[IpmiBench]:
@@ -246,7 +248,7 @@ def test_a_reset_whose_answer_is_lost_reaches_the_bmc_once(bmc: IpmiBmc, bench: 
 
 @pytest.mark.slow
 def test_when_the_look_fails_too_the_write_stays_uncertain(bench: IpmiBench) -> None:
-    limits = replace(LIMITS, total_s=5)
+    limits = SHORT
     with driving(bench, limits) as bmc:
         bmc.power_state()
         bench.rule("chassis-control", "drop_after", times=None)
@@ -364,7 +366,7 @@ def test_sixteen_bmcs_are_driven_by_sixteen_threads_at_once() -> None:
 
 @pytest.mark.slow
 def test_a_dead_bmc_holds_no_other_up() -> None:
-    with an_ipmi_bench() as dead, an_ipmi_bench() as live, driving(dead) as first, driving(live) as second:
+    with an_ipmi_bench() as dead, an_ipmi_bench() as live, driving(dead, SHORT) as first, driving(live) as second:
         first.power_state()
         dead.rule("get-chassis-status", "drop_before", times=None)
         with ThreadPoolExecutor(1) as pool:
