@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from bcmetal.comparing.baselines import AT_A_BOOT, AT_ONCE, Change, Mend, Ours, changes
@@ -11,6 +11,7 @@ from bcmetal.settings import CommissionProfile
 from bcmetal.states import Disks
 from bcmetal.store import baselines, inventories
 from bcmetal.store.values import SetNode
+from bcmetal.workflows.bios import same
 from bcmetal.workflows.firmware import BROUGHT, NOW, bring_baseline
 from bcmetal.workflows.machine import Machine, Outcome
 from bcmetal.workflows.restarting import let_a_boot_apply
@@ -19,6 +20,7 @@ from bcmetal_drivers.capabilities import (
     Baseline,
     BaselineMends,
     Bios,
+    BiosValue,
     BootMode,
     BootModes,
     KeyReset,
@@ -81,9 +83,9 @@ async def mend_the_firmware(m: Machine) -> Outcome:
 
 async def mend_by_a_boot(m: Machine) -> Outcome:
     """BIOS settings, boot mode, secure boot and its keys: written, and taken by one start of the machine, which clears the TPM as well."""
-    found, before = await found_changed(m) or ((), {})
-    left = [change for change in found if change.mend in AT_A_BOOT and _may(m, change)]
     if not m.memo.get("mend_boots"):
+        found, before = await found_changed(m) or ((), {})
+        left = [change for change in found if change.mend in AT_A_BOOT and _may(m, change)]
         outcome = await _mend(m, left, before)
         if not isinstance(outcome, Done):
             return outcome
@@ -91,20 +93,30 @@ async def mend_by_a_boot(m: Machine) -> Outcome:
         if not m.memo.get("mend_staged"):
             return Done()
         m.remember(mend_boots=True)
-    staged = set(m.memo.get("mend_staged") or ())
 
     async def applied() -> bool:
-        if TPM in staged and await m.look(need(m.bmc, TpmClear).tpm_clear_waits):
-            return False
-        return not any(change.why in staged for change in left)
+        return await _are_back(m, set(m.memo.get("mend_staged") or ()))
 
     outcome = await let_a_boot_apply(m, "mend", applied, "its settings back", MEND_PATIENCE_S)
-    if isinstance(outcome, Failed) and TPM in staged:
+    if isinstance(outcome, Failed) and TPM in (m.memo.get("mend_staged") or ()):
         _tpm_not_cleared(m, "it was asked to, and does not show that it did")
     if isinstance(outcome, Done | Failed):
-        m.remember(mend_staged=None, mend_boots=None)
+        m.remember(mend_staged=None, mend_boots=None, mend_bios=None)
         return Done()  # what is not as it was is named by the comparison that follows
     return outcome
+
+
+async def _are_back(m: Machine, staged: Collection[str]) -> bool:
+    """The few that are cheap to look at first: a whole baseline is hundreds of reads at some BMCs."""
+    if TPM in staged and await m.look(need(m.bmc, TpmClear).tpm_clear_waits):
+        return False
+    wanted: Mapping[str, BiosValue] = m.memo.get("mend_bios") or {}
+    if wanted:
+        attributes = (await m.look(need(m.bmc, Bios).bios)).attributes
+        if not all(same(attributes.get(name), value) for name, value in wanted.items()):
+            return False
+    found, _ = await found_changed(m) or ((), {})
+    return not any(change.why in staged for change in found)
 
 
 async def _stage_the_tpm(m: Machine) -> None:
@@ -175,6 +187,7 @@ async def _write_the_bios(m: Machine, settings: Sequence[Change], before: Mappin
             if batch is not wanted or not alone:
                 _not_put_back(m, [change for change in settings if change.name in batch], error)
             continue
+        m.remember(mend_bios={**(m.memo.get("mend_bios") or {}), **batch})
         _staged(m, [change for change in settings if change.name in batch])
         if batch is wanted:
             return
