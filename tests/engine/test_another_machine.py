@@ -109,3 +109,34 @@ def test_accepting_the_machine_that_is_known_ends_nothing(on_a_site: OnASite) ->
         assert await events(site, "security.node.identity-accepted") == []
 
     on_a_site(scenario)
+
+
+def test_a_bmc_that_was_swapped_is_taken_at_its_new_address_once_it_is_accepted(on_a_site: OnASite) -> None:
+    async def scenario(site: Site) -> None:
+        node_id = await deployed_and_joined(site)
+        old = site.rack.bmc("m1")
+        new = site.rack.add_redfish("m2", password=old.password)
+        wanted = {
+            "address": new.address,
+            "network": "bmc",
+            "trustKind": "fingerprint",
+            "trustValue": new.fingerprint,
+        }
+        refused = await site.queue(node_id, SideVerb.UPDATE, bmc=wanted)
+        await site.settle()
+        error = (await site.operation(refused)).error
+        assert error is not None
+        assert error["code"] == "identity-changed"
+        assert str(new.machine.uuid)[:8] in error["message"]
+        node = await site.node(node_id)
+        assert node.bmc is not None
+        assert node.bmc.host == old.host
+
+        await site.queue(node_id, SideVerb.UPDATE, bmc=wanted, acceptIdentity=True, reason="BMC swapped")
+        await site.settle()
+        node = await site.node(node_id)
+        assert node.bmc is not None
+        assert (node.bmc.host, node.facts.serial) == (new.host, new.machine.serial)
+        assert all(one.revoked_at for one in await site.store.read(certificates.of_node, node_id))
+
+    on_a_site(scenario)

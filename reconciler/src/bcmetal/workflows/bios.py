@@ -7,6 +7,7 @@ from typing import Final
 
 from bcmetal.decisions import Again, Done, Failed
 from bcmetal.settings import CommissionProfile
+from bcmetal.store import conditions
 from bcmetal.store.values import SetSighting
 from bcmetal.workflows.machine import Machine, Outcome
 from bcmetal.workflows.restarting import let_a_boot_apply, started_s, stop, under_way
@@ -26,6 +27,7 @@ from bcmetal_drivers.capabilities import (
 from bcmetal_drivers.errors import Unsupported
 
 ASKS: Final = 3
+NOT_OFFERED: Final = "not-offered"
 JUDGED_AFTER_S: Final = 60.0  # what the boot before this one refused may be shown until then
 
 
@@ -36,8 +38,15 @@ def not_offered(m: Machine, profile: CommissionProfile, what: str, error: Unsupp
     known = [*(m.memo.get("not_offered") or ()), what]
     m.remember(not_offered=list(dict.fromkeys(known)))
     text = f"the profile wants what this BMC does not offer: {', '.join(dict.fromkeys(known))}"
-    m.condition("hardware", "warning", "not-offered", text)
+    m.condition("hardware", "warning", NOT_OFFERED, text)
     return Done()
+
+
+async def is_offered(m: Machine) -> None:
+    """Nothing that was wanted was missing this time: an earlier run may have said so."""
+    known = await m.doors.store.read(conditions.list, m.node.node_id)
+    if not m.memo.get("not_offered") and any(one.reason == NOT_OFFERED for one in known):
+        m.condition("hardware", "ok")
 
 
 # ---------------------------------------------------------------- boot mode, secure boot

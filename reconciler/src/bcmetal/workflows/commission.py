@@ -45,7 +45,7 @@ from collections.abc import Sequence
 from bcmetal.decisions import Done, Failed
 from bcmetal.store.values import SetNode, StoreBaseline
 from bcmetal.workflows.asked import Asked
-from bcmetal.workflows.bios import reset_the_keys, set_secure_boot, set_the_bios, set_the_boot_mode
+from bcmetal.workflows.bios import is_offered, reset_the_keys, set_secure_boot, set_the_bios, set_the_boot_mode
 from bcmetal.workflows.closing import close_the_host_ways, close_the_network_ways
 from bcmetal.workflows.erasing import ERASE, plan_the_erase, say_not_erased
 from bcmetal.workflows.erasing_inside import INSIDE, intend_the_erase
@@ -104,6 +104,8 @@ def _of_its_own(m: Machine) -> bool:
 async def record_the_baseline(m: Machine) -> Outcome:
     """Keep what the BMC must be like again when a tenant hands the machine back."""
     m.note(SetNode({"profile": str(m.input.get("profile") or m.pool.commission)}))
+    m.condition("service", "ok")
+    await is_offered(m)
     if not offers(m.bmc, Baseline):
         return Done()
     doc = dict(await m.look(need(m.bmc, Baseline).baseline))

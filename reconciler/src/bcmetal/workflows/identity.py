@@ -55,12 +55,12 @@ def changed_identity(known: Iterable[Identifier], seen: Identity) -> str | None:
     known, now = tuple(known), identifiers_of(seen, "bmc")
     differ: dict[str, str] = {}
     for kind in ("uuid", "serial"):
-        before = {i.value_norm for i in known if i.kind == kind and i.usable}
-        after = {i.value_norm for i in now if i.kind == kind and i.usable}
+        before = {i.value_norm: i.raw for i in known if i.kind == kind and i.usable}
+        after = {i.value_norm: i.raw for i in now if i.kind == kind and i.usable}
         if before and after:
-            if before & after:
+            if before.keys() & after.keys():
                 return None
-            old, new = sorted(before)[0], sorted(after)[0]
+            old, new = before[min(before)], after[min(after)]  # as the machine spells it
             differ[kind] = f"the BMC shows another machine: its {kind} was {old}, and is now {new}"
             if not any(_is_made_of_a_mac(one, (*known, *now)) for one in (*known, *now)):
                 break

@@ -63,6 +63,7 @@ from bcmetal.workflows.wrapped import only_where
 async def let_the_system_go(m: Machine) -> Outcome:
     """Nothing of the tenant's system is left to be booted by us."""
     m.note(SetNode({"system": System.NONE, "desired_power": "off"}))
+    m.condition("service", "ok")
     hold_what_is_unverified(m)
     return Done()
 
