@@ -27,6 +27,7 @@ from bcmetal_drivers import (
     redfish_power,
     redfish_secure_boot,
     redfish_tpm,
+    redfish_volumes,
 )
 from bcmetal_drivers.capabilities import (
     Account,
@@ -73,6 +74,9 @@ from bcmetal_drivers.capabilities import (
     TpmClear,
     Trust,
     VirtualMedia,
+    Volume,
+    Volumes,
+    VolumeWanted,
 )
 from bcmetal_drivers.door import Door
 from bcmetal_drivers.learned import OF_THE_DOOR, read
@@ -326,6 +330,20 @@ class RedfishBmc(Upkeep):
         with self._call() as tree:
             return redfish_drives.erase_job(tree, ref)
 
+    # ------------------------------------------------------------ RAID volumes
+
+    def volumes(self) -> tuple[Volume, ...]:
+        with self._call() as tree:
+            return redfish_volumes.volumes(tree)
+
+    def create_volume(self, wanted: VolumeWanted) -> Job:
+        with self._call() as tree:
+            return redfish_volumes.create(tree, wanted)
+
+    def delete_volume(self, ref: str) -> Job:
+        with self._call() as tree:
+            return redfish_volumes.delete(tree, ref)
+
 
 _bmc: type[Bmc] = RedfishBmc
 _conforms_remembers: type[Remembers] = RedfishBmc
@@ -348,3 +366,4 @@ _conforms_always: type[BootAlways] = RedfishBmc
 _conforms_keys: type[SecureBootKeys] = RedfishBmc
 _conforms_firmware: type[Firmware] = RedfishBmc
 _conforms_jobs: type[Jobs] = RedfishBmc
+_conforms_volumes: type[Volumes] = RedfishBmc

@@ -37,6 +37,15 @@ FACTORY, NO_KEYS = "factory", "none"
 
 
 @dataclass(slots=True)
+class RaidVolume:
+    id: str
+    name: str
+    raid: str
+    capacity_bytes: int
+    drives: list[str]  # serials; none: it is to go
+
+
+@dataclass(slots=True)
 class Board:
     bios: dict[str, BiosValue] = field(default_factory=lambda: dict(DEFAULTS))
     bios_pending: dict[str, BiosValue] = field(default_factory=dict)
@@ -46,6 +55,8 @@ class Board:
     firmware_pending: dict[str, str] = field(default_factory=dict)
     boot_order: list[str] = field(default_factory=lambda: list(OPTIONS))
     order_pending: list[str] = field(default_factory=list)
+    volumes: dict[str, RaidVolume] = field(default_factory=dict)
+    volumes_waiting: list[RaidVolume] = field(default_factory=list)  # for the next boot
     keys: dict[str, str] = field(default_factory=lambda: dict.fromkeys(DATABASES, FACTORY))  # factory, custom or none
     keys_pending: dict[str, str] = field(default_factory=dict)
     post_began: float | None = None  # on the rack's clock
@@ -66,3 +77,5 @@ class Board:
     def restore(self, doc: Mapping[str, Any]) -> None:
         for known in fields(self):
             setattr(self, known.name, doc[known.name])
+        self.volumes = {name: RaidVolume(**volume) for name, volume in doc["volumes"].items()}
+        self.volumes_waiting = [RaidVolume(**volume) for volume in doc["volumes_waiting"]]

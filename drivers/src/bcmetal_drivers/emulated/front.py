@@ -17,7 +17,7 @@ from urllib.parse import parse_qs
 
 from pydantic import SecretStr
 
-from bcmetal_drivers.emulated import account_service, bios, firmware, parts, services
+from bcmetal_drivers.emulated import account_service, bios, firmware, services, storage, volumes
 from bcmetal_drivers.emulated.accounts import Accounts, Login
 from bcmetal_drivers.emulated.application import OneChassis, ResourceDrivers
 from bcmetal_drivers.emulated.conditions import Notes, facts_of
@@ -43,7 +43,7 @@ from bcmetal_drivers.emulated.vmedia import LOOPBACK, RackMedia, Reach
 
 OPEN: Final = ("/redfish", ROOT, f"{ROOT}/odata", f"{ROOT}/$metadata")
 VOLATILE: Final = ("PowerState", "DateTime", "@odata.etag")
-ERASE: Final = re.compile(re.escape(ROOT) + parts.ERASE)
+OWN_TASKS: Final = re.compile(re.escape(ROOT) + f"(?:{storage.ERASE}|{volumes.OWN_TASKS})")
 
 
 class Surroundings(Protocol):
@@ -119,6 +119,7 @@ class RedfishFront:
         for machine in machines.values():
             machine.settle_first = self.tasks.settle
             machine.at_boot.append(partial(firmware.boot, self._inside, machine))
+            machine.at_boot.append(partial(volumes.boot, self.tasks, machine))
             machine.at_boot.append(partial(bios.boot, self.quirks, self.tasks, machine))
         self._listener = listen(host, port, self._wsgi, certificate, name, old_tls=old_tls)
 
@@ -407,7 +408,7 @@ def rotated(members: list[Any], by: int) -> list[Any]:
 
 
 def _begins_own_task(path: str) -> bool:
-    return path in firmware.OWN_TASKS or ERASE.fullmatch(path) is not None
+    return path in firmware.OWN_TASKS or OWN_TASKS.fullmatch(path) is not None
 
 
 def _opens_session(request: Request) -> bool:

@@ -7,7 +7,7 @@ lagging power transition, a Task's effect) takes place when somebody next looks 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -342,6 +342,11 @@ class Machine:
         with self._settled():
             drive = self._drives[serial]
             drive.holds_data, drive.says_erased = True, False
+
+    def forget(self, serials: Iterable[str]) -> None:
+        """The BMC shows nothing on these drives any more, whatever they hold; the lock is held."""
+        for serial in serials:
+            self._drives[serial].says_erased = True
 
     def install(self, serial: str) -> None:
         """Write an operating system on a drive."""

@@ -11,6 +11,8 @@ from typing import Any
 class Quirks:
     erase: bool = True  # drives offer SecureErase
     erase_s: float = 0.0  # how long an erase takes
+    erase_oem: bool = False  # the erase is an action of the maker's
+    erase_kinds: tuple[str, ...] = ()  # SanitizationTypes, one of which must be named
     erase_lie: str | None = None  # "visible": completed and still shows data; "hidden": looks erased and is not
     basic: bool = True  # HTTP Basic is accepted
     session_service: bool = True  # there is one
@@ -53,6 +55,14 @@ class Quirks:
         None  # BootProgress.LastState of a machine that is on; None: the resource has no BootProgress
     )
     clock_skew_s: float = 0.0  # how far its clock is ahead
+    controllers: int = 1  # that share the drives out among them
+    raid_kinds: tuple[str, ...] = ("RAID0", "RAID1", "RAID5", "RAID6", "RAID10")  # that they make
+    volume_form: str = "raid"  # RAIDType with Links.Drives, or "type": VolumeType with Drives, as before Volume v1.4
+    volume_capabilities: bool = False  # they say what a new volume takes: a DisplayName, and no Name
+    volume_times: tuple[str, ...] = ()  # when it may be done, as they offer it
+    volume_time_demanded: bool = False
+    volume_task: bool = True  # it is answered 202 with a Task, else 201 or 204
+    volume_s: float = 0.0  # how long it takes
     secure_boot_keys: str = "resource"  # who resets them: "resource", "databases", or "none"
     volumes_shown: bool = True  # drives tell which volumes are on them
     update_forms: tuple[str, ...] = ("simple", "multipart", "push")  # ways to give it firmware

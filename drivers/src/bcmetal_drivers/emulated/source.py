@@ -23,6 +23,8 @@ from bcmetal_drivers.emulated import (
     sensor_routes,
     services,
     slots,
+    storage,
+    volumes,
 )
 from bcmetal_drivers.emulated.application import ask
 from bcmetal_drivers.emulated.interior import ROOT, Call, Handler, Interior
@@ -71,6 +73,8 @@ ROUTES: Final = compiled(
         *manager_routes.ROUTES,
         *sensor_routes.ROUTES,
         *slots.ROUTES,
+        *storage.ROUTES,
+        *volumes.ROUTES,
     )
 )
 
