@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
@@ -108,3 +109,16 @@ def test_a_bmc_that_does_not_tell_what_is_on_a_drive_is_not_taken_to_say_that_no
     bmc, serial = erase(redfish)
     redfish.bmc.set(volumes_shown=False)
     assert has_data(bmc, serial) is None
+
+
+@pytest.mark.parametrize("quirks", [{"erase_oem": True}, {"erase_kinds": ("CryptographicErase", "Overwrite")}], ids=str)
+def test_an_erase_that_the_maker_calls_otherwise_or_that_must_be_told_how_is_done(
+    redfish: Seat, quirks: dict[str, Any]
+) -> None:
+    bmc, serial = erase(redfish)
+    redfish.bmc.set(**quirks)
+    assert all(drive.erasable for drive in bmc.drives())
+    job = bmc.erase(serial)
+    assert bmc.erase_job(job.ref).state is JobState.DONE
+    assert not redfish.bmc.machine.drives[serial].holds_data
+    assert len(redfish.effects()) == 1

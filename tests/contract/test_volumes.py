@@ -9,6 +9,7 @@ import pytest
 
 from bcmetal_drivers.capabilities import (
     DriveErase,
+    Inventories,
     Job,
     Jobs,
     JobState,
@@ -190,3 +191,11 @@ def test_a_lost_answer_is_followed_by_a_look(redfish: Seat, arrives: bool) -> No
             bmc.create_volume(mirror(redfish))
     assert len(redfish.bmc.machine.board.volumes) == int(arrives)
     assert len(redfish.effects()) == int(arrives)
+
+
+def test_the_inventory_names_what_this_model_really_offers(redfish: Seat) -> None:
+    ours = {"Bios", "BootAlways", "SecureBootKeys", "Firmware", "Volumes", "Jobs"}
+    bmc = need(redfish.open(), Inventories)
+    assert ours <= set(bmc.inventory().capabilities)
+    redfish.bmc.set(bios=False, continuous=False, boot_order="none", secure_boot_keys="none", raid_kinds=())
+    assert not (ours - {"Firmware", "Jobs"}) & set(bmc.inventory().capabilities)

@@ -32,11 +32,11 @@ class Action:
         return None
 
 
-def action(doc: Doc | None, name: str) -> Action | None:
-    """The resource's action of that name, such as `#Bios.ResetBios`."""
-    found = dig(doc, "Actions", name)
+def action(doc: Doc | None, *name: str) -> Action | None:
+    """The resource's action of that name, such as `#Bios.ResetBios`; a maker's own is ("Oem", name)."""
+    found = dig(doc, "Actions", *name)
     target = dig(found, "target")
-    return Action(name, target, found) if isinstance(target, str) and target else None
+    return Action(name[-1], target, found) if isinstance(target, str) and target else None
 
 
 def apply_times(holder: Any) -> tuple[str, ...]:

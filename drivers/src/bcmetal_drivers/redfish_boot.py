@@ -85,8 +85,7 @@ def boot_always(tree: Tree, device: BootDevice, mode: BootMode | None) -> None:
         clear(tree)
         return
     boot = tree.system().get("Boot")
-    named = dig(boot, f"{ENABLED}@Redfish.AllowableValues")
-    if not isinstance(named, list) or "Continuous" in named:
+    if _knows_continuous(boot):
         try:
             _arm(tree, device, mode, "Continuous")
         except sushy.exceptions.BadRequestError as error:
@@ -100,6 +99,18 @@ def boot_always(tree: Tree, device: BootDevice, mode: BootMode | None) -> None:
     if mode is not None:
         set_boot_mode(tree, mode)
     put_first(tree, device)
+
+
+def lasts(system: Doc) -> bool:
+    """Whether a lasting boot device can be set, by the system's document."""
+    boot = system.get("Boot")
+    return isinstance(boot, dict) and (_knows_continuous(boot) or isinstance(boot.get("BootOrder"), list))
+
+
+def _knows_continuous(boot: Any) -> bool:
+    """One that names no values may."""
+    named = dig(boot, f"{ENABLED}@Redfish.AllowableValues")
+    return "Continuous" in named if isinstance(named, list) else dig(boot, ENABLED) is not None
 
 
 def _arm(tree: Tree, device: BootDevice, mode: BootMode | None, how: str) -> None:

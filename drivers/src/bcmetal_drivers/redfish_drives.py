@@ -6,15 +6,22 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+import sushy.exceptions
+
 from bcmetal_drivers.capabilities import Drive, Job, Volume
 from bcmetal_drivers.errors import Refused, Unsupported
+from bcmetal_drivers.redfish_actions import Action, action
 from bcmetal_drivers.redfish_chassis import Look
 from bcmetal_drivers.redfish_parts import count, first, health, is_absent, order, place, said
 from bcmetal_drivers.redfish_reading import key
 from bcmetal_drivers.redfish_tasks import read_job, started
-from bcmetal_drivers.redfish_tree import Doc, Tree, action_target, dig, link, links, number, text
+from bcmetal_drivers.redfish_tree import Doc, Tree, dig, link, links, number, text
+from bcmetal_drivers.refusals import all_words, refusal
+from bcmetal_drivers.wire import Answer
 
 SECURE_ERASE: Final = "#Drive.SecureErase"
+OEM_ERASES: Final = (".SecureErase", ".Sanitize")
+SANITIZATIONS: Final = ("BlockErase", "CryptographicErase", "Overwrite")  # the best that the BMC offers (Drive v1.14)
 MEDIA: Final = {"SSD": "ssd", "HDD": "hdd"}
 NVME: Final = ("nvme", "pcie")  # protocols; iDRAC 9 says PCIe of NVMe drives
 NAMES: Final = ("NAA", "EUI", "UUID", "NGUID")
@@ -53,11 +60,38 @@ def erase(tree: Tree, serial: str) -> Job:
             running = _running(found.doc)
             if running is not None:
                 return read_job(tree.door, running)
-            target = action_target(found.doc, SECURE_ERASE)
-            if target is None:
+            eraser = _eraser(found.doc)
+            if eraser is None:
                 raise Unsupported(f"{tree.door.origin}{found.path}: the BMC offers no erase of this drive")
-            return started(tree.door, tree.door.post(target, data={}))
+            return started(tree.door, _asked(tree, eraser))
     raise Refused(f"{tree.address}: the BMC shows no drive with serial number {serial}")
+
+
+def _eraser(doc: Doc) -> Action | None:
+    """The standard's action, or a maker's of the same name (`#SmcDrive.SecureErase`, `#…Drive.Sanitize`)."""
+    oem = dig(doc, "Actions", "Oem")
+    names = (
+        [name for name in oem if isinstance(name, str) and name.endswith(OEM_ERASES)] if isinstance(oem, dict) else []
+    )
+    own = (action(doc, "Oem", name) for name in names)
+    return action(doc, SECURE_ERASE) or next((found for found in own if found), None)
+
+
+def _asked(tree: Tree, eraser: Action) -> Answer:
+    """Without saying how: the drive knows its own best. A BMC that refuses that is told how, of what it offers, and when."""
+    try:
+        return tree.door.post(eraser.target, data={})
+    except sushy.exceptions.BadRequestError as error:
+        if not isinstance(refusal(error.answer), Refused):
+            raise
+        kinds = eraser.allowed(tree, "SanitizationType") or ()
+        kind = next((word for word in SANITIZATIONS if word in kinds), None)
+        body: dict[str, str] = {"SanitizationType": kind} if kind else {}
+        if "ApplyTime" in all_words(error.answer):
+            body["@Redfish.OperationApplyTime"] = "Immediate"
+        if not body:
+            raise
+    return tree.door.post(eraser.target, data=body)
 
 
 def erase_job(tree: Tree, ref: str) -> Job:
@@ -175,7 +209,7 @@ def _drive(found: _Found, find: Find) -> Drive:
         media=media,
         wwn=_wwn(doc),
         path=found.path,
-        erasable=action_target(doc, SECURE_ERASE) is not None,
+        erasable=_eraser(doc) is not None,
         has_data=_has_data(found, find),
         health=health(doc),
         manufacturer=said(doc, "Manufacturer"),

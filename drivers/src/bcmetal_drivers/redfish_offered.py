@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from bcmetal_drivers import redfish_bios, redfish_events, redfish_firmware, redfish_indicator, redfish_secure_boot
-from bcmetal_drivers.redfish_boot import mode_of
+from bcmetal_drivers import (
+    redfish_bios,
+    redfish_events,
+    redfish_firmware,
+    redfish_indicator,
+    redfish_secure_boot,
+    redfish_volumes,
+)
+from bcmetal_drivers.redfish_boot import lasts, mode_of
 from bcmetal_drivers.redfish_chassis import Look
 from bcmetal_drivers.redfish_power import RESET
 from bcmetal_drivers.redfish_tree import Doc, action_target, dig, link, links
@@ -34,11 +41,12 @@ def capabilities(look: Look, erases: bool) -> tuple[str, ...]:
         "Accounts": link(root, "AccountService") is not None,
         "DriveErase": erases,
         "Baseline": True,
-        "BootAlways": _lasts(system),
+        "BootAlways": lasts(system),
         "SecureBootKeys": redfish_secure_boot.offered(secure),
         "Jobs": link(root, "Tasks") is not None or link(root, "TaskService") is not None,
         "Bios": redfish_bios.offered(system),
         "Firmware": link(update, "FirmwareInventory") is not None or redfish_firmware.offered(update),
+        "Volumes": any(redfish_volumes.offered(doc) for _, doc in look.reading.documents(link(system, "Storage"))),
         "Sensors": any(_any(chassis, name) for name in SENSED),
         "EventLog": _any([system, *managers], "LogServices"),
         "Indicator": any(redfish_indicator.offered(doc) for doc in (system, *chassis)),
@@ -57,10 +65,3 @@ def capabilities(look: Look, erases: bool) -> tuple[str, ...]:
 
 def _any(docs: Sequence[Doc], name: str) -> bool:
     return any(link(doc, name) is not None for doc in docs)
-
-
-def _lasts(system: Doc) -> bool:
-    """A lasting override, or an order to put a device first in."""
-    named = dig(system, "Boot", "BootSourceOverrideEnabled@Redfish.AllowableValues")
-    continuous = isinstance(dig(system, "Boot"), dict) and (not isinstance(named, list) or "Continuous" in named)
-    return continuous or isinstance(dig(system, "Boot", "BootOrder"), list)

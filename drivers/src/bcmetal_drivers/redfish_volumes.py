@@ -53,8 +53,15 @@ class _Storage:
 
 
 def offered(storage: Doc) -> bool:
-    """Whether volumes can be made there, by one Storage document: it keeps some, and a controller says which kinds."""
-    return link(storage, "Volumes") is not None and bool(_kinds_by(storage))
+    """Whether volumes can be made there, by one Storage document: it keeps some, and its controllers do not say that they make none.
+
+    Controllers in a collection of their own (Storage v1.9) may say so there; that is not read. A storage that has no controller keeps
+    whole drives for volumes (iDRAC 9 6.00, the NVMe drives of a CPU).
+    """
+    if link(storage, "Volumes") is None:
+        return False
+    inline = isinstance(dig(storage, "StorageControllers"), list)
+    return bool(_kinds_by(storage)) if inline else link(storage, "Controllers") is not None
 
 
 def volumes(tree: Tree) -> tuple[Volume, ...]:
