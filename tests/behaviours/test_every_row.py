@@ -13,7 +13,7 @@ from bcmetal_drivers.emulated.behaviours import REGISTRY, TABLES
 
 HERE: Final = Path(__file__).parent
 TESTS: Final = HERE.parent
-UNTOLD: Final = ("Boot", "Tasks, firmware, BIOS")
+UNTOLD: Final = ("Boot",)
 BUNDLES: Final = "Makers, and several at once"
 
 # Kinds of behaviour, by where they are met, and the profiles that show each.
@@ -109,6 +109,13 @@ KINDS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         "plain URLs": ("plain-urls-only",),
         "inserted, and not mapped": ("medium-not-mapped",),
         "media pulled under a running machine": ("eject-hangs-a-running-machine",),
+    },
+    "tasks, firmware, BIOS": {
+        "a Task that is gone, or not there yet": ("task-purged", "task-404-at-first", "accepted-without-a-task"),
+        "completed with errors": ("task-fails", "task-completed-with-errors", "erase-completed-with-errors"),
+        "the BMC restarts after an update": ("bmc-restarts-after-update", "update-changes-nothing"),
+        "after a reboot only, 500 meanwhile": ("bios-after-a-reboot", "bios-change-lost"),
+        "an action without a body": ("reset-wants-a-body",),
     },
     "power": {
         "late, null, unknown, absent": (

@@ -15,8 +15,8 @@ TASK: Final = r"/TaskService/Task(s|Monitors)/[^/]+$"
 BEHAVIOURS: Final = (
     Behaviour(
         name="task-purged",
-        about="Writes are answered by a Task that is gone before anybody can ask how it ended.",
-        rules=(Rule(action="task", method="POST", path="/Actions/", ends="purged"),),
+        about="Resets and inserts are answered by a Task that is gone before anybody can ask how it ended.",
+        rules=(Rule(action="task", method="POST", path=r"(Reset|InsertMedia)$", ends="purged"),),
     ),
     Behaviour(
         name="task-fails",
