@@ -14,7 +14,7 @@ from bcmetal_drivers.wire import BODY_LIMIT
 from raw_bmc import DOCS, ROOT, SYSTEM, Asked, a_door, a_raw_bmc, answer, at, documents, error, get
 
 SMALL = json.dumps(DOCS[SYSTEM]).encode()
-GZIPPED = gzip.compress(SMALL)
+GZIPPED = gzip.compress(SMALL, mtime=0)
 
 
 @pytest.mark.parametrize(
