@@ -179,7 +179,9 @@ def a_script(luck: random.Random) -> Callable[[Asked], Iterable[bytes]]:
             doc = changed(luck, doc) if doc is not None else luck.choice(ODD)
         raw = json.dumps(doc).encode() if doc is not None else b""
         if kind == 3:
-            raw = luck.choice((raw[: len(raw) // 2], raw + raw, b"\xff" + raw, b"<html>", gzip.compress(raw, mtime=0), b"\x00"))
+            raw = luck.choice(
+                (raw[: len(raw) // 2], raw + raw, b"\xff" + raw, b"<html>", gzip.compress(raw, mtime=0), b"\x00")
+            )
         if kind == 4 and luck.random() < 0.2:
             raise Reset
         head = answer(raw, status).split(b"\r\n\r\n", 1)[0].decode()
