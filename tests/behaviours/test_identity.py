@@ -10,6 +10,7 @@ from bcmetal_drivers.capabilities import Limits
 from behaviours.frame import Case, Judge, Row, Shared
 from emulated_site import Site
 
+SYSTEM = r"/redfish/v1/Systems/[^/]+"
 IMPATIENT = Limits(connect_s=2.0, read_s=1.0, total_s=12.0)
 
 
@@ -159,15 +160,27 @@ def test_blades_that_share_a_serial_are_two_machines_and_it_is_said(shared: Shar
     shared.run(scenario)
 
 
-def test_a_uuid_that_changed_with_the_nic_is_another_machine_until_somebody_says_otherwise(shared: Shared) -> None:
+def test_a_uuid_that_moved_to_another_nic_of_the_machine_leaves_it_the_machine_that_it_was(shared: Shared) -> None:
     async def scenario(site: Site) -> None:
         bmc = site.rack.add_redfish("by-nic", behaviours=("uuid-from-the-nic",))
         site.rack.start()
         node_id = await site.enroll(bmc)
         for verb in (Verb.INSPECT, Verb.COMMISSION):
             await site.live(node_id, verb)
-        assert await site.state(node_id) is State.AVAILABLE
-        bmc.overlay({r"/redfish/v1/Systems/[^/]+": {"UUID": "00000000-0000-0000-0000-<mac-2-bare>"}})
+        bmc.overlay({SYSTEM: {"UUID": "00000000-0000-0000-0000-<mac-2-bare>"}})
+        assert await site.live(node_id, Verb.DEPLOY, image={"name": "os"}, kind="iso") is State.DEPLOYED
+
+    shared.run(scenario)
+
+
+def test_a_uuid_that_no_nic_of_the_machine_explains_is_another_machine(shared: Shared) -> None:
+    async def scenario(site: Site) -> None:
+        bmc = site.rack.add_redfish("another")
+        site.rack.start()
+        node_id = await site.enroll(bmc)
+        for verb in (Verb.INSPECT, Verb.COMMISSION):
+            await site.live(node_id, verb)
+        bmc.overlay({SYSTEM: {"UUID": "5d1b2c3a-8e7f-4a6b-9c0d-1e2f3a4b5c6d"}})
         assert await site.live(node_id, Verb.DEPLOY, image={"name": "os"}, kind="iso") is not State.DEPLOYED
         error = (await site.node(node_id)).last_error
         assert error is not None

@@ -55,6 +55,37 @@ def test_a_medium_that_is_not_mapped_to_the_host_is_told_with_the_setting_to_loo
     on_a_machine(scenario, tmp_path, bench)
 
 
+def test_an_override_that_an_extra_restart_used_up_is_armed_again(tmp_path: Path, bench: ImageBench) -> None:
+    """boot-once-used-up: the agent does not call, and the machine is started from its medium once more."""
+
+    image = a_system(tmp_path)
+
+    async def scenario(life: LifeSite, machine: RealMachine, node_id: str) -> None:
+        life.site.rack.bmcs[machine.record.name].behave("boot-once-used-up")
+        await deployed(life, node_id, "odd")
+        assert [boot.device for boot in machine.record.boots] == ["cd", "disk", "cd", "disk"]
+
+    with_page(tmp_path, bench, a_file(image), scenario, sha256_of(image), "raw")
+
+
+def test_an_installed_machine_is_started_without_a_boot_change_by_its_bmc(tmp_path: Path, bench: ImageBench) -> None:
+    """boot-change-halts-an-installed-machine: once the agent runs, only the firmware's own boot entry is changed."""
+
+    image = a_system(tmp_path)
+
+    async def scenario(life: LifeSite, machine: RealMachine, node_id: str) -> None:
+        rack = life.site.rack
+        rack.bmcs[machine.record.name].behave("boot-change-halts-an-installed-machine")
+        await deployed(life, node_id, "odd")
+        boots = machine.record.boots
+        assert [boot.device for boot in boots] == ["cd", "disk"]
+        patched = [write.at for write in rack.writes if write.method == "PATCH" and write.path.endswith("/Systems/1")]
+        assert patched
+        assert max(patched) <= boots[0].at
+
+    with_page(tmp_path, bench, a_file(image), scenario, sha256_of(image), "raw")
+
+
 def test_an_agent_from_the_medium_of_an_earlier_operation_is_nobody(tmp_path: Path, bench: ImageBench) -> None:
     async def scenario(life: LifeSite, machine: RealMachine, node_id: str) -> None:
         read: list[str] = []

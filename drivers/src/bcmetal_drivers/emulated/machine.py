@@ -134,7 +134,7 @@ class Machine:
         self.body = body
         self.power_lag_s = power_lag_s
         self.ignores_soft_off = False
-        self.starts_twice = False  # a second time by itself after each power-on
+        self.starts_twice = 0  # so many of the next power-ons are followed by a second start, by itself
         self.media_mapped = True  # False: media are inserted and shown, and the host has none of them
         self.same_url_boots_nothing = False
         self.hangs_without_medium = False  # when what it booted from is taken out
@@ -382,7 +382,8 @@ class Machine:
             self._pending = None
             self._power = pending.then
             device = self._boot(pending.due) if pending.boots else None
-            if device is not None and self.starts_twice:
+            if device is not None and self.starts_twice > 0:
+                self.starts_twice -= 1
                 device = self._boot(pending.due)
             if self.body is not None and device is not None:
                 self.body.start(device, self._boot_mode)
@@ -482,7 +483,7 @@ class Machine:
             self._nmis = doc["nmis"]
             self.board.restore(doc["board"])
             self.power_lag_s, self.ignores_soft_off = doc["power_lag_s"], doc["ignores_soft_off"]
-            self.starts_twice, self._jammed = doc.get("starts_twice", False), doc.get("jammed", False)
+            self.starts_twice, self._jammed = doc.get("starts_twice", 0), doc.get("jammed", False)
             for name, value in doc.get("optical", {}).items():
                 setattr(self, name, value)
             self._urls, self._stale, self._hung = (

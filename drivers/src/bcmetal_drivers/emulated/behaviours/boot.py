@@ -77,8 +77,8 @@ BEHAVIOURS: Final = (
     ),
     Behaviour(
         name="boot-once-used-up",
-        about="The machine starts a second time by itself after each power-on, and that start uses up a one-time override.",
-        quirks={"starts_twice": True},
+        about="The machine restarts by itself after a power-on, once; the first start used up the one-time override.",
+        quirks={"starts_twice": 1},
     ),
     Behaviour(
         name="cd-is-usbcd",
