@@ -30,6 +30,7 @@ NEEDED: Final[dict[str, Action]] = {
 }
 BODIES: Final[dict[str, dict[str, Any]]] = {
     "deploy": {"image": {"name": "os"}},
+    "service": {"steps": ["powerCycle"]},
     "setPower": {"action": "on"},
     "setBmcCredentials": {"username": "u", "password": "p" * 8},
     "setMaintenance": {"on": False},
