@@ -13,7 +13,6 @@ from bcmetal_drivers.emulated.behaviours import REGISTRY, TABLES
 
 HERE: Final = Path(__file__).parent
 TESTS: Final = HERE.parent
-BUNDLES: Final = "Makers, and several at once"
 
 # Kinds of behaviour, by where they are met, and the profiles that show each.
 KINDS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
@@ -185,6 +184,25 @@ KINDS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     },
 }
 
+# What happens on the machine itself is no behaviour of a BMC: these tests show it, with a real agent.
+ON_THE_MACHINE: Final[Mapping[str, tuple[str, ...]]] = {
+    "the answer to an agent's task is lost": (
+        "faults_on_the_machine/test_starts.py::test_every_second_answer_may_be_lost_and_each_task_is_done_once",
+    ),
+    "two pollers resume one node": ("engine/test_two_daemons.py", "agent_life/test_every_effect_inside.py"),
+    "an erase that does not erase": (
+        "faults_on_the_machine/test_erases.py::test_a_drive_that_says_erased_and_is_not_fails_with_its_serial",
+        "faults_on_the_machine/test_erases.py::test_a_drive_that_is_gone_before_the_plan_ends_it_before_anything_is_written",
+        "faults_on_the_machine/test_erases.py::test_an_agent_that_is_told_to_say_yes_does_not_release_a_machine",
+    ),
+    "the root disk among what is none": ("unit/test_comparing_root_device.py",),
+    "a stream cut at half, a checksum, a full disk": (
+        "faults_on_the_machine/test_deploys.py::test_an_image_that_does_not_arrive_whole_leaves_a_disk_that_starts_nothing",
+        "faults_on_the_machine/test_deploys.py::test_an_image_that_is_cut_now_and_then_arrives",
+        "faults_on_the_machine/test_deploys.py::test_an_image_that_unpacks_to_more_than_its_disk_is_stopped_there",
+    ),
+}
+
 
 def _named_in_rows() -> set[str]:
     """The first argument of each `Row(…)` and `….behave(…)`, and what `behaviours=(…)` names, in the files of rows and of faults on machines."""
@@ -213,9 +231,17 @@ def test_a_kind_has_profiles(kind: str) -> None:
     assert set(profiles) <= set(REGISTRY)
 
 
-@pytest.mark.parametrize("table", [name for name in TABLES if name != BUNDLES])
+@pytest.mark.parametrize("table", list(TABLES))
 def test_every_profile_has_a_row(table: str) -> None:
     assert {behaviour.name for behaviour in TABLES[table]} - _named_in_rows() == set()
+
+
+@pytest.mark.parametrize("kind", list(ON_THE_MACHINE))
+def test_a_kind_on_the_machine_has_its_tests(kind: str) -> None:
+    for known in ON_THE_MACHINE[kind]:
+        file, _, name = known.partition("::")
+        text = (TESTS / file).read_text()
+        assert f"def {name or 'test_'}" in text, known
 
 
 def test_every_row_names_a_profile() -> None:

@@ -1,4 +1,4 @@
-"""What makers' BMCs do all at once, and every BMC on a bad day: a machine's life up to its release."""
+"""What makers' BMCs do all at once, and every BMC on a bad day: a machine is deployed, and on one of them released."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from behaviours.frame import Row, Shared
 
 ROWS = (
     Row("supermicro", until=Verb.RELEASE),
-    Row("hpe", until=Verb.RELEASE),
-    Row("dell", until=Verb.RELEASE),
-    Row("lenovo", until=Verb.RELEASE),
-    Row("ami", until=Verb.RELEASE),
-    Row("openbmc", until=Verb.RELEASE),
-    Row("flaky", until=Verb.RELEASE),
+    Row("hpe", until=Verb.DEPLOY),
+    Row("dell", until=Verb.DEPLOY),
+    Row("lenovo", until=Verb.DEPLOY),
+    Row("ami", until=Verb.DEPLOY),
+    Row("openbmc", until=Verb.DEPLOY),
+    Row("flaky", until=Verb.DEPLOY),
 )
 
 

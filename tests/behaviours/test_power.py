@@ -19,20 +19,20 @@ async def on_was_asked_for_again(case: Case) -> None:
 
 
 ROWS = (
-    Row("power-lags", until=Verb.RELEASE),
-    Row("power-null", until=Verb.RELEASE),
-    Row("power-word-unknown", until=Verb.RELEASE),
-    Row("power-absent", until=Verb.RELEASE),
+    Row("power-lags", until=Verb.DEPLOY),
+    Row("power-null", until=Verb.DEPLOY),
+    Row("power-word-unknown", until=Verb.DEPLOY),
+    Row("power-absent", until=Verb.DEPLOY),
     Row("power-never-told", until=Verb.COMMISSION, fails="power-unknown", judge=nothing_was_forced),
-    Row("power-read-fails", until=Verb.RELEASE),
+    Row("power-read-fails", until=Verb.DEPLOY),
     Row("already-there-409", until=Verb.RELEASE),
-    Row("already-there-400", until=Verb.RELEASE, fires=False),
+    Row("already-there-400", until=Verb.DEPLOY, fires=False),
     Row("on-refused-after-off", until=Verb.UNRESCUE, setup={"power_lag_s": 2.0}),
     Row("on-does-nothing-twice", until=Verb.DEPLOY, judge=on_was_asked_for_again),
     Row("on-does-nothing", until=Verb.DEPLOY, fails="power-not-reached"),
     Row("graceful-shutdown-ignored", until=Verb.RELEASE),
-    Row("no-restart-offered", until=Verb.RELEASE, fires=False),
-    Row("force-on-only", until=Verb.RELEASE, fires=False),
+    Row("no-restart-offered", until=Verb.DEPLOY, fires=False),
+    Row("force-on-only", until=Verb.DEPLOY, fires=False),
 )  # fmt: skip
 
 

@@ -21,11 +21,11 @@ SETTING = "SriovGlobalEnable"
 ROWS = (
     Row("task-purged", until=Verb.DEPLOY),
     Row("task-fails", until=Verb.RELEASE),
-    Row("task-completed-with-errors", until=Verb.RELEASE),
+    Row("task-completed-with-errors", until=Verb.DEPLOY),
     Row("erase-completed-with-errors", until=Verb.COMMISSION, fails="erase-failed"),
     Row("task-404-at-first", until=Verb.DEPLOY),
-    Row("accepted-without-a-task", until=Verb.RELEASE),
-    Row("reset-wants-a-body", until=Verb.RELEASE, fires=False),
+    Row("accepted-without-a-task", until=Verb.DEPLOY),
+    Row("reset-wants-a-body", until=Verb.DEPLOY, fires=False),
 )
 
 
