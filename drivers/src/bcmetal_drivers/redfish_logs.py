@@ -23,6 +23,7 @@ MESSAGE_LIMIT: Final = 512
 PAGES: Final = 40
 ENTRIES: Final = 4000
 ONE_BY_ONE: Final = 200
+LOGS_TRIED: Final = 5
 HEALTH: Final = {"ok": "ok", "warning": "warning", "critical": "critical", "info": "ok", "informational": "ok"}
 
 # likeliest first; what fits none of them comes after them, and what NOT_MEANT names is no log of the hardware
@@ -73,12 +74,12 @@ def _service(tree: Tree) -> tuple[str, Doc]:
     known: str | None = tree.learned.get("log")
     if known is not None:
         return known, tree.get(known)
-    ranked = sorted(_services(tree), key=lambda found: _rank(found[1]))
-    if not ranked:
-        raise Unsupported(f"{tree.address}: the BMC shows no event log")
-    path, doc = ranked[0]
-    tree.learned["log"] = path
-    return path, doc
+    ranked = sorted(_services(tree), key=lambda found: _rank(found[1]))[:LOGS_TRIED]
+    for path, doc in ranked:
+        if len(ranked) == 1 or tree.find(link(doc, "Entries")) is not None:
+            tree.learned["log"] = path
+            return path, doc
+    raise Unsupported(f"{tree.address}: the BMC shows no event log" + (" whose entries can be read" if ranked else ""))
 
 
 def _entries_path(tree: Tree) -> str:

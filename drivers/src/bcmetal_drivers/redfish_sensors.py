@@ -7,6 +7,7 @@ cheap or all that there is, and the one that tells more is believed.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -28,7 +29,12 @@ KINDS: Final[Mapping[str, SensorKind]] = {
     "Current": SensorKind.CURRENT,
     "Power": SensorKind.POWER,
 }
-UNITS: Final[Mapping[str, str]] = {"RPM": "{rev}/min", "Percent": "%", "Celsius": "Cel"}
+UNITS: Final[Mapping[str, str]] = {
+    "RPM": "{rev}/min",
+    "Percent": "%",
+    "Celsius": "Cel",
+    "C": "Cel",
+}  # no sensor counts coulombs
 NEW_THRESHOLDS: Final[Mapping[str, str]] = {
     f"{side}{level}": f"{side.lower()}-{level.lower()}"
     for side in ("Lower", "Upper")
@@ -118,7 +124,7 @@ def _power(doc: Doc | None) -> Iterator[Sensor]:
 def _old(
     entry: Doc, kind: SensorKind, value: float | None, unit: str, otherwise: str = "", of: str = ""
 ) -> Iterator[Sensor]:
-    if text(entry, "Status", "State") in NOT_THERE:
+    if not _is_there(entry):
         return
     name = text(entry, "Name") or text(entry, "FanName") or otherwise or text(entry, "MemberId") or kind.value
     limits = {ours: number(entry, theirs) for theirs, ours in OLD_THRESHOLDS.items()} if not of else {}
@@ -132,9 +138,15 @@ def _collection(tree: Tree, path: str | None, wanted: bool) -> Iterator[Sensor]:
     """`wanted`: also one request for each."""
     if path is None:
         return
-    for doc in _expanded(tree, path) or (_each(tree, path) if wanted else ()):
-        if text(doc, "Status", "State") not in NOT_THERE:
-            yield _sensor(doc)
+    shown: Iterable[Doc] = _expanded(tree, path) or (_each(tree, path) if wanted else ())
+    there = [doc for doc in shown if _is_there(doc)]
+    names = Counter(text(doc, "Name") for doc in there)
+    for doc in there:
+        yield _sensor(doc, by_id=names[text(doc, "Name")] > 1)
+
+
+def _is_there(doc: Doc) -> bool:
+    return text(doc, "Status", "State") not in NOT_THERE
 
 
 def _expanded(tree: Tree, path: str) -> list[dict[str, Any]]:
@@ -157,14 +169,16 @@ def _each(tree: Tree, path: str) -> Iterator[Doc]:
             yield doc
 
 
-def _sensor(doc: Doc) -> Sensor:
+def _sensor(doc: Doc, by_id: bool) -> Sensor:
+    """`by_id`: its name is not its own (Dell calls the outputs of all supplies the same)."""
     told = text(doc, "ReadingType") or ""
     unit = text(doc, "ReadingUnits")
     kind = KINDS.get(told, SensorKind.OTHER)
     if kind is SensorKind.OTHER and (unit in ("RPM", "{rev}/min") or (unit == "%" and _of_a_fan(doc))):
         kind = SensorKind.FAN
     limits = {ours: number(doc, "Thresholds", theirs, "Reading") for theirs, ours in NEW_THRESHOLDS.items()}
-    name = text(doc, "Name") or text(doc, "Id") or "sensor"
+    name, own = text(doc, "Name"), text(doc, "Id")
+    name = f"{name} ({own})" if by_id and name and own else name or own or "sensor"
     return Sensor(
         name, kind, _value(number(doc, "Reading")), UNITS.get(unit or "", unit), _health(doc), _numbers(limits)
     )
