@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict
 from uuid import UUID
 
@@ -16,31 +15,6 @@ from bcmetal_drivers.emulated.host_side import Closed
 from bcmetal_drivers.emulated.rack import EmulatedBmc, Rack, Rule
 from bcmetal_drivers.emulated.replies import NULL, Reply, merged
 from rack_client import RESET, SESSIONS, SYSTEM, Client, FakeClock, basic, dialling
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-def rack(clock: FakeClock) -> Iterator[Rack]:
-    rack = Rack(clock=clock)
-    rack.add_redfish("one")
-    with rack:
-        yield rack
-
-
-@pytest.fixture
-def bmc(rack: Rack) -> EmulatedBmc:
-    return rack.bmc("one")
-
-
-@pytest.fixture
-def client(bmc: EmulatedBmc) -> Iterator[Client]:
-    with dialling(bmc) as client:
-        yield client
-
 
 # ---------------------------------------------------------------- rules
 

@@ -7,14 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from bcmetal_drivers.emulated.rack import EmulatedBmc, EmulatedDrive, Rack, Rule
-from rack_client import RESET, SYSTEM, Client, FakeClock, dialling
+from rack_client import RESET, SYSTEM, Client, FakeClock
 
 DRIVES = f"{SYSTEM}/Storage/Storage.1/Drives"
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
 
 
 @pytest.fixture
@@ -28,19 +23,8 @@ def rack(clock: FakeClock) -> Iterator[Rack]:
 
 
 @pytest.fixture
-def bmc(rack: Rack) -> EmulatedBmc:
-    return rack.bmc("one")
-
-
-@pytest.fixture
 def drive(bmc: EmulatedBmc) -> EmulatedDrive:
     return next(iter(bmc.machine.drives.values()))
-
-
-@pytest.fixture
-def client(bmc: EmulatedBmc) -> Iterator[Client]:
-    with dialling(bmc) as client:
-        yield client
 
 
 def erase(client: Client, drive: EmulatedDrive) -> str:

@@ -26,17 +26,6 @@ def rack() -> Iterator[Rack]:
         yield rack
 
 
-@pytest.fixture
-def bmc(rack: Rack) -> EmulatedBmc:
-    return rack.bmc("one")
-
-
-@pytest.fixture
-def client(bmc: EmulatedBmc) -> Iterator[Client]:
-    with dialling(bmc) as client:
-        yield client
-
-
 def test_a_rule_fires_after_and_as_often_as_it_says(rack: Rack, client: Client) -> None:
     rule = rack.rule(Rule(action="refuse", status=503, after=1, times=2, headers={"Retry-After": "7"}))
     assert [client.get().status for _ in range(4)] == [200, 503, 503, 200]

@@ -7,41 +7,10 @@ import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from bcmetal_drivers.capabilities import PowerState
 from bcmetal_drivers.emulated import serve
 from bcmetal_drivers.emulated.rack import EmulatedBmc, Machine, Rack
 from rack_client import CD, EJECT, INSERT, SYSTEM, Client, FakeClock, a_media_server, dialling
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-def rack(clock: FakeClock) -> Iterator[Rack]:
-    rack = Rack(clock=clock)
-    rack.add_redfish("one")
-    with rack:
-        yield rack
-
-
-@pytest.fixture
-def bmc(rack: Rack) -> EmulatedBmc:
-    return rack.bmc("one")
-
-
-@pytest.fixture
-def machine(bmc: EmulatedBmc) -> Machine:
-    return bmc.machine
-
-
-@pytest.fixture
-def client(bmc: EmulatedBmc) -> Iterator[Client]:
-    with dialling(bmc) as client:
-        yield client
 
 
 def booted(machine: Machine) -> list[tuple[str, str | None]]:

@@ -2,40 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from secrets import token_urlsafe
 
-import pytest
 from pydantic import SecretStr
 
 from bcmetal_drivers.emulated.rack import EmulatedBmc, Rack, Rule
 from rack_client import SESSIONS, SYSTEM, Client, FakeClock, basic, dialling
 
 ACCOUNT = "/redfish/v1/AccountService/Accounts/1"
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-def rack(clock: FakeClock) -> Iterator[Rack]:
-    rack = Rack(clock=clock)
-    rack.add_redfish("one")
-    with rack:
-        yield rack
-
-
-@pytest.fixture
-def bmc(rack: Rack) -> EmulatedBmc:
-    return rack.bmc("one")
-
-
-@pytest.fixture
-def client(bmc: EmulatedBmc) -> Iterator[Client]:
-    with dialling(bmc) as client:
-        yield client
 
 
 def test_a_session_opens_reads_and_closes(rack: Rack, bmc: EmulatedBmc, client: Client) -> None:
