@@ -11,14 +11,8 @@ from dataclasses import dataclass, field, replace
 from pydantic import SecretStr
 
 from bcmetal_drivers.address import parse
-from bcmetal_drivers.capabilities import (
-    Bmc,
-    BmcAddress,
-    Credential,
-    Limits,
-    Trust,
-    TrustKind,
-)
+from bcmetal_drivers.capabilities import Bmc
+from bcmetal_drivers.connection import BmcAddress, Credential, Limits, Trust, TrustKind
 from bcmetal_drivers.emulated.rack import EmulatedBmc, Rack, Rule
 from bcmetal_drivers.registry import open_bmc
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from bcmetal_drivers.capabilities import BmcAddress, Credential, Limits, Trust
+from bcmetal_drivers.connection import BmcAddress, Credential, Limits, Trust
 from bcmetal_drivers.emulated.ipmi import IpmiFront
 from bcmetal_drivers.emulated.machine import Hardware, Machine
 from bcmetal_drivers.ipmi import IpmiBmc

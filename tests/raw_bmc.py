@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from pydantic import SecretStr
 
-from bcmetal_drivers.capabilities import BmcAddress, Credential, Limits, Trust, TrustKind
+from bcmetal_drivers.connection import BmcAddress, Credential, Limits, Trust, TrustKind
 from bcmetal_drivers.door import Door
 
 SESSIONS = "/redfish/v1/SessionService/Sessions"

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from agent_life.machine import SimulatedMachine
 from agent_life.site import IMAGE, LifeSite
 from bcmetal.states import State, Verb
-from bcmetal_drivers.capabilities import BootDevice, PowerState
+from bcmetal_drivers.resources import BootDevice, PowerState
 
 _BLOB: Final = b"\0\0\0\x0bssh-ed25519\0\0\0\x20" + bytes(range(32))  # the form of a key; nobody has its other half
 KEYS: Final = (f"ssh-ed25519 {base64.b64encode(_BLOB).decode()} me@there",)

@@ -20,8 +20,8 @@ from bcmetal_agent import boot_token, wire
 from bcmetal_agent.wire_inventory import Board, Cpu, Inventory, Nic
 from bcmetal_agent.wire_inventory import Firmware as FirmwareSeen
 from bcmetal_agent.wire_tasks import Task, TestResult
-from bcmetal_drivers.capabilities import BootDevice, BootMode
 from bcmetal_drivers.emulated.machine import CD, Hardware, Machine
+from bcmetal_drivers.resources import BootDevice, BootMode
 
 TOKEN_AT: Final = 40_960  # in the test's medium
 GIB: Final = 2**30

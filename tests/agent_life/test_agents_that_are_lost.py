@@ -13,7 +13,7 @@ from bcmetal.decisions import SECOND, Micros
 from bcmetal.states import State, Verb
 from bcmetal.store import agents, boot_tokens
 from bcmetal_agent.wire_tasks import Task
-from bcmetal_drivers.capabilities import PowerAction
+from bcmetal_drivers.resources import PowerAction
 
 DEPLOY = LIFE[2]
 

@@ -12,7 +12,7 @@ from bcmetal.states import State, Verb
 from bcmetal.store import operations, rescues
 from bcmetal.sweeps import expire
 from bcmetal_agent.wire_tasks import TestResult
-from bcmetal_drivers.capabilities import PowerAction
+from bcmetal_drivers.resources import PowerAction
 
 TESTED = "tests = {clock = true, cpu_s = 600}"
 HELD = f'{TESTED}\nhold_on_failure_s = 3600\nhold_keys = ["{KEYS[0]}"]'

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from agent_life.site import IMAGE, TESTS, LifeSite, a_life_site
 from bcmetal.states import Disks, State, Verb
 from bcmetal.store import drives, rescues
-from bcmetal_drivers.capabilities import BootDevice, PowerState
+from bcmetal_drivers.resources import BootDevice, PowerState
 
 ERASED = ["erase:inspect", "erase:plant", "erase:erase", "erase:verify"]
 KEYS = ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB me@there"]

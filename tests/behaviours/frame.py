@@ -33,7 +33,7 @@ from bcmetal.states import State, Verb
 from bcmetal.store import inventories
 from bcmetal.store.inventories import InventoryRow
 from bcmetal.store.values import NodeRow
-from bcmetal_drivers.capabilities import Limits
+from bcmetal_drivers.connection import Limits
 from bcmetal_drivers.emulated.behaviours import REGISTRY
 from bcmetal_drivers.emulated.rack import EmulatedBmc, Rack, Write
 from crash.life import LIFE, Chapter, plant_everywhere

@@ -6,7 +6,7 @@ import pytest
 
 from bcmetal.placeholders import normal_uuid
 from bcmetal.states import State, Verb
-from bcmetal_drivers.capabilities import Limits
+from bcmetal_drivers.connection import Limits
 from behaviours.frame import Case, Judge, Row, Shared
 from emulated_site import Site
 

@@ -21,11 +21,13 @@ from bcmetal.errors import LAST_ERRORS
 from bcmetal.settings import Ipmi
 from bcmetal.states import State, Verb
 from bcmetal.workflows.machine import Line
-from bcmetal_drivers.capabilities import BootDevice, BootMode, BootOnce, ConsoleStreams, Limits, Power, PowerState, need
+from bcmetal_drivers.capabilities import BootOnce, ConsoleStreams, Power, need
+from bcmetal_drivers.connection import Limits
 from bcmetal_drivers.emulated.behaviours import REGISTRY
 from bcmetal_drivers.emulated.ipmi import IpmiFront
 from bcmetal_drivers.emulated.ipmi_wire import ADMINISTRATOR
 from bcmetal_drivers.emulated.rack import EmulatedBmc
+from bcmetal_drivers.resources import BootDevice, BootMode, PowerState
 from emulated_site import POOL
 
 AS_USUAL: Final = Ipmi()

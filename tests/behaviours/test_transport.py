@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bcmetal.states import State, Verb
-from bcmetal_drivers.capabilities import Limits
+from bcmetal_drivers.connection import Limits
 from behaviours.frame import Case, Judge, Row, Shared
 from emulated_site import Site
 

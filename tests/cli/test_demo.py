@@ -22,8 +22,8 @@ from bcmetal.demo.journey import Journey
 from bcmetal.demo.judge import complaints
 from bcmetal.demo.process import DaemonProcess
 from bcmetal.demo.site import POOL, Site
-from bcmetal_drivers.capabilities import BootDevice, PowerAction
 from bcmetal_drivers.emulated.rack import EmulatedBmc, Rack, Rule
+from bcmetal_drivers.resources import BootDevice, PowerAction
 from cli.running import invoke
 
 IMAGES = {name: Image(name, make_iso("TEST", name.encode())) for name in ("demo", "rescue")}

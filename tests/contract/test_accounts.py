@@ -10,18 +10,8 @@ import pytest
 from pydantic import SecretStr
 
 from bcmetal_drivers import redfish_accounts
-from bcmetal_drivers.capabilities import (
-    AccountControl,
-    AccountPolicy,
-    Accounts,
-    Credential,
-    Power,
-    PowerState,
-    Trust,
-    TrustKind,
-    need,
-    offers,
-)
+from bcmetal_drivers.capabilities import AccountControl, Accounts, Power, need, offers
+from bcmetal_drivers.connection import Credential, Trust, TrustKind
 from bcmetal_drivers.emulated.front import RedfishFront
 from bcmetal_drivers.emulated.rack import Rule
 from bcmetal_drivers.errors import (
@@ -33,6 +23,7 @@ from bcmetal_drivers.errors import (
 )
 from bcmetal_drivers.introductions import introduces_itself
 from bcmetal_drivers.redfish_tree import Tree
+from bcmetal_drivers.resources import AccountPolicy, PowerState
 from driver_bench import LIMITS, Seat
 from raw_bmc import DOCS, Asked, a_door, a_raw_bmc, answer, error
 

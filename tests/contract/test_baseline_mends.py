@@ -7,11 +7,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from bcmetal_drivers.capabilities import Baseline, BaselineMends, PowerAction, TpmClear, need
+from bcmetal_drivers.capabilities import Baseline, BaselineMends, TpmClear, need
 from bcmetal_drivers.emulated.front import RedfishFront
 from bcmetal_drivers.emulated.outlets import Outlets
 from bcmetal_drivers.emulated.rack import Rule
 from bcmetal_drivers.errors import NotAsAsked, Unsupported
+from bcmetal_drivers.resources import PowerAction
 from driver_bench import Seat
 
 SERVER = "ldap://192.0.2.66"

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from bcmetal_drivers.capabilities import Bios, BiosValue, BootMode, Power, PowerAction, need, offers
+from bcmetal_drivers.capabilities import Bios, Power, need, offers
 from bcmetal_drivers.emulated.board import DEFAULTS
 from bcmetal_drivers.emulated.rack import Rule
 from bcmetal_drivers.errors import Busy, MaybeSent, NotAsAsked, Refused, ServerFault, Unsupported
+from bcmetal_drivers.resources import BiosValue, BootMode, PowerAction
 from driver_bench import Seat
 
 SETTINGS = r"/Bios/(Settings|SD|Pending)$"

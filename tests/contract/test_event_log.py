@@ -7,11 +7,12 @@ import time
 
 import pytest
 
-from bcmetal_drivers.capabilities import EventLog, Events, Power, PowerState, need
+from bcmetal_drivers.capabilities import EventLog, Events, Power, need
 from bcmetal_drivers.emulated.front import RedfishFront
 from bcmetal_drivers.emulated.ipmi import IpmiFront
 from bcmetal_drivers.emulated.rack import Rule
 from bcmetal_drivers.errors import NotAsAsked, Unsupported
+from bcmetal_drivers.resources import PowerState
 from claims import claimed
 from driver_bench import Seat
 from raw_bmc import DOCS, Asked, a_door, a_raw_bmc, answer

@@ -8,20 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from bcmetal_drivers.capabilities import (
-    BootDevice,
-    BootMode,
-    BootOnce,
-    Credential,
-    Identifies,
-    Inventories,
-    Limits,
-    Power,
-    PowerAction,
-    PowerState,
-    Readings,
-    need,
-)
+from bcmetal_drivers.capabilities import BootOnce, Identifies, Inventories, Power, Readings, need
+from bcmetal_drivers.connection import Credential, Limits
 from bcmetal_drivers.errors import (
     DriverError,
     MaybeSent,
@@ -33,6 +21,7 @@ from bcmetal_drivers.errors import (
     Unreachable,
     Unsupported,
 )
+from bcmetal_drivers.resources import BootDevice, BootMode, PowerAction, PowerState
 from driver_bench import LIMITS, Seat, a_wrong_credential
 
 

@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
-from bcmetal_drivers.capabilities import Firmware, Job, Jobs, JobState, Limits, Power, PowerAction, need, offers
+from bcmetal_drivers.capabilities import Firmware, Jobs, Power, need, offers
+from bcmetal_drivers.connection import Limits
 from bcmetal_drivers.emulated.firmware import INVENTORY, image
 from bcmetal_drivers.emulated.rack import Rule
 from bcmetal_drivers.errors import Busy, DriverError, MaybeSent, Refused, Unsupported
+from bcmetal_drivers.resources import Job, JobState, PowerAction
 from bcmetal_drivers.steady import steadily
 from driver_bench import LIMITS, Seat
 

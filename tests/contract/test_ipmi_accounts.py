@@ -9,11 +9,12 @@ from dataclasses import replace
 import pytest
 from pydantic import SecretStr
 
-from bcmetal_drivers.capabilities import AccountPolicy, Credential, PowerState
+from bcmetal_drivers.connection import Credential
 from bcmetal_drivers.emulated.ipmi_accounts import SLOTS, UserSlot
 from bcmetal_drivers.emulated.ipmi_wire import ADMINISTRATOR
 from bcmetal_drivers.errors import DriverError, NotAsAsked, Refused, RejectedCredentials, Unsupported
 from bcmetal_drivers.ipmi import IpmiBmc
+from bcmetal_drivers.resources import AccountPolicy, PowerState
 from ipmi_bench import LIMITS, IpmiBench, an_ipmi_bench, driving
 
 

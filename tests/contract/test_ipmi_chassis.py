@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from bcmetal_drivers.capabilities import BootDevice, BootMode, BootOverride, PowerAction, PowerState
 from bcmetal_drivers.emulated.ipmi_commands import SELECTORS
 from bcmetal_drivers.errors import NotAsAsked, Unsupported
 from bcmetal_drivers.ipmi import IpmiBmc
+from bcmetal_drivers.resources import BootDevice, BootMode, BootOverride, PowerAction, PowerState
 from ipmi_bench import IpmiBench, an_ipmi_bench, driving
 
 

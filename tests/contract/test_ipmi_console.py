@@ -9,10 +9,11 @@ from dataclasses import replace
 
 import pytest
 
-from bcmetal_drivers.capabilities import ConsoleAccess, ConsoleStream, PowerState
+from bcmetal_drivers.capabilities import ConsoleStream
 from bcmetal_drivers.emulated.ipmi_sol import SIZE
 from bcmetal_drivers.errors import Refused, TimedOut, Unreachable, Unsupported
 from bcmetal_drivers.ipmi import IpmiBmc
+from bcmetal_drivers.resources import ConsoleAccess, PowerState
 from ipmi_bench import LIMITS, IpmiBench, an_ipmi_bench, driving
 
 

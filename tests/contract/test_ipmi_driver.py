@@ -20,16 +20,11 @@ from bcmetal_drivers import ipmi_session
 from bcmetal_drivers.capabilities import (
     Accounts,
     Baseline,
-    BootDevice,
-    BootMode,
     BootOnce,
-    BootOverride,
     DriveErase,
     Identifies,
     Inventories,
     Power,
-    PowerAction,
-    PowerState,
     Readings,
     VirtualMedia,
     need,
@@ -44,6 +39,7 @@ from bcmetal_drivers.errors import (
     Unsupported,
 )
 from bcmetal_drivers.ipmi import IpmiBmc
+from bcmetal_drivers.resources import BootDevice, BootMode, BootOverride, PowerAction, PowerState
 from ipmi_bench import LIMITS, IpmiBench, Wrote, an_ipmi_bench, driving
 
 SHORT = replace(LIMITS, total_s=3)

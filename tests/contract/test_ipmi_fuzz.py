@@ -14,12 +14,13 @@ from secrets import token_hex
 import pytest
 from pydantic import SecretStr
 
-from bcmetal_drivers.capabilities import BootDevice, Limits, PowerAction, Trust
+from bcmetal_drivers.connection import Limits, Trust
 from bcmetal_drivers.emulated.ipmi import IpmiFront
 from bcmetal_drivers.emulated.ipmi_sensors import SENSOR_SPECIFIC
 from bcmetal_drivers.errors import DriverError
 from bcmetal_drivers.ipmi import IpmiBmc
 from bcmetal_drivers.ipmi_door import NOT_NOW, TIMEOUT_WHILE_PROCESSING
+from bcmetal_drivers.resources import BootDevice, PowerAction
 from ipmi_bench import Between, IpmiBench, an_ipmi_bench, driving
 
 LIMITS = Limits(connect_s=0.5, read_s=0.3, total_s=2.0)

@@ -9,11 +9,7 @@ from dataclasses import replace
 import pytest
 from pydantic import SecretStr
 
-from bcmetal_drivers.capabilities import (
-    Credential,
-    PowerAction,
-    PowerState,
-)
+from bcmetal_drivers.connection import Credential
 from bcmetal_drivers.emulated.ipmi_wire import ADMINISTRATOR, OPERATOR
 from bcmetal_drivers.errors import (
     Busy,
@@ -26,6 +22,7 @@ from bcmetal_drivers.errors import (
     Unreachable,
 )
 from bcmetal_drivers.ipmi import IpmiBmc
+from bcmetal_drivers.resources import PowerAction, PowerState
 from ipmi_bench import LIMITS, IpmiBench, an_ipmi_bench, driving
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import pytest
 from pydantic import SecretStr
 
-from bcmetal_drivers.capabilities import BmcAddress, Credential, Limits, PowerAction, PowerState, Trust
+from bcmetal_drivers.connection import BmcAddress, Credential, Limits, Trust
 from bcmetal_drivers.errors import (
     Busy,
     InsecureTransport,
@@ -24,6 +24,7 @@ from bcmetal_drivers.errors import (
     Unsupported,
 )
 from bcmetal_drivers.ipmi import IpmiBmc
+from bcmetal_drivers.resources import PowerAction, PowerState
 from ipmi_bench import Between, an_ipmi_bench
 
 OPEN_REQUEST, OPEN_RESPONSE, RAKP1, RAKP2, RAKP3 = 0x10, 0x11, 0x12, 0x13, 0x14

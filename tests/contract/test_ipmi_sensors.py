@@ -9,11 +9,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from bcmetal_drivers import ipmi_sdr
-from bcmetal_drivers.capabilities import PowerAction, Sensor, SensorKind
 from bcmetal_drivers.emulated.ipmi_sensors import ANALOG, SENSOR_SPECIFIC, THRESHOLD
 from bcmetal_drivers.errors import Busy, MaybeSent, Refused, Unsupported
 from bcmetal_drivers.ipmi import IpmiBmc
 from bcmetal_drivers.ipmi_sdr import Formula
+from bcmetal_drivers.resources import PowerAction, Sensor, SensorKind
 from ipmi_bench import IpmiBench, an_ipmi_bench, driving
 
 

@@ -15,20 +15,10 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from bcmetal_drivers.capabilities import (
-    BmcAddress,
-    BootDevice,
-    BootMode,
-    Credential,
-    Limits,
-    PowerAction,
-    PowerState,
-    Sensor,
-    SensorKind,
-    Trust,
-)
+from bcmetal_drivers.connection import BmcAddress, Credential, Limits, Trust
 from bcmetal_drivers.errors import InsecureTransport, NotAsAsked, Refused, RejectedCredentials, Unreachable
 from bcmetal_drivers.ipmi import IpmiBmc
+from bcmetal_drivers.resources import BootDevice, BootMode, PowerAction, PowerState, Sensor, SensorKind
 from ipmi_bench import Between
 
 pytestmark = pytest.mark.skipif(shutil.which("ipmi_sim") is None, reason="ipmi_sim is not installed (Debian: openipmi)")

@@ -9,22 +9,18 @@ import pytest
 from bcmetal_drivers.capabilities import (
     Bios,
     BootAlways,
-    BootDevice,
-    BootMode,
     BootModes,
     BootOnce,
-    KeyReset,
     Power,
-    PowerAction,
     SecureBoot,
     SecureBootKeys,
-    SecureBootMode,
     need,
     offers,
 )
 from bcmetal_drivers.emulated.board import DATABASES
 from bcmetal_drivers.emulated.rack import Rule
 from bcmetal_drivers.errors import MaybeSent, NotAsAsked, Refused, Unsupported
+from bcmetal_drivers.resources import BootDevice, BootMode, KeyReset, PowerAction, SecureBootMode
 from driver_bench import Seat
 
 SYSTEM = r"/Systems/1(/Settings)?$"

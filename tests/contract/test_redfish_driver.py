@@ -10,20 +10,8 @@ from typing import Any
 
 import pytest
 
-from bcmetal_drivers.capabilities import (
-    BootDevice,
-    BootMode,
-    BootModes,
-    BootOnce,
-    Limits,
-    Power,
-    PowerAction,
-    PowerState,
-    Readings,
-    SecureBoot,
-    VirtualMedia,
-    need,
-)
+from bcmetal_drivers.capabilities import BootModes, BootOnce, Power, Readings, SecureBoot, VirtualMedia, need
+from bcmetal_drivers.connection import Limits
 from bcmetal_drivers.emulated.rack import Rule
 from bcmetal_drivers.errors import (
     Busy,
@@ -35,6 +23,7 @@ from bcmetal_drivers.errors import (
     TimedOut,
     Unsupported,
 )
+from bcmetal_drivers.resources import BootDevice, BootMode, PowerAction, PowerState
 from driver_bench import Seat
 
 SYSTEM = "/redfish/v1/Systems/1$"

@@ -7,17 +7,14 @@ from typing import Any
 
 import pytest
 
-from bcmetal_drivers.capabilities import (
-    DriveErase,
-    JobState,
-    need,
-)
+from bcmetal_drivers.capabilities import DriveErase, need
 from bcmetal_drivers.emulated.rack import Rule
 from bcmetal_drivers.errors import (
     MaybeSent,
     Refused,
     Unsupported,
 )
+from bcmetal_drivers.resources import JobState
 from driver_bench import Seat
 
 SYSTEM = "/redfish/v1/Systems/1$"

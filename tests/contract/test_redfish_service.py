@@ -11,19 +11,8 @@ import pytest
 from pydantic import SecretStr
 
 from bcmetal_drivers.address import parse
-from bcmetal_drivers.capabilities import (
-    Accounts,
-    Baseline,
-    Credential,
-    Identifies,
-    Inventories,
-    Power,
-    PowerAction,
-    PowerState,
-    Trust,
-    TrustKind,
-    need,
-)
+from bcmetal_drivers.capabilities import Accounts, Baseline, Identifies, Inventories, Power, need
+from bcmetal_drivers.connection import Credential, Trust, TrustKind
 from bcmetal_drivers.emulated.rack import Rack, Rule
 from bcmetal_drivers.errors import (
     AmbiguousSystem,
@@ -38,6 +27,7 @@ from bcmetal_drivers.errors import (
     UntrustedCertificate,
 )
 from bcmetal_drivers.registry import open_bmc, probe
+from bcmetal_drivers.resources import PowerAction, PowerState
 from driver_bench import LIMITS, Seat, a_wrong_credential
 
 SYSTEM = "/redfish/v1/Systems/1$"

@@ -8,10 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from bcmetal_drivers.capabilities import Bmc, BootDevice, BootOnce, Identifies, Power, Remembers, need
+from bcmetal_drivers.capabilities import Bmc, BootOnce, Identifies, Power, Remembers, need
 from bcmetal_drivers.errors import InsecureTransport
 from bcmetal_drivers.ipmi_door import IpmiDoor
 from bcmetal_drivers.registry import open_bmc
+from bcmetal_drivers.resources import BootDevice
 from contract.conftest import IPMI, an_ipmi_bmc, seated
 from driver_bench import LIMITS, Bench, Seat
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from bcmetal_drivers.capabilities import Power, PowerAction, Sensor, SensorKind, Sensors, need
+from bcmetal_drivers.capabilities import Power, Sensors, need
 from bcmetal_drivers.emulated.front import RedfishFront
 from bcmetal_drivers.errors import Unsupported
+from bcmetal_drivers.resources import PowerAction, Sensor, SensorKind
 from claims import claimed
 from driver_bench import Seat
 

@@ -6,20 +6,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from bcmetal_drivers.capabilities import (
-    BmcClock,
-    BmcNetwork,
-    BmcReset,
-    Console,
-    HostWays,
-    Indicator,
-    Power,
-    PowerState,
-    need,
-)
+from bcmetal_drivers.capabilities import BmcClock, BmcNetwork, BmcReset, Console, HostWays, Indicator, Power, need
 from bcmetal_drivers.emulated.front import RedfishFront
 from bcmetal_drivers.emulated.rack import Rule
 from bcmetal_drivers.errors import DriverError, NotAsAsked, Refused, Transient, Unsupported
+from bcmetal_drivers.resources import PowerState
 from claims import claimed
 from driver_bench import Seat
 

@@ -7,21 +7,10 @@ from typing import Any
 
 import pytest
 
-from bcmetal_drivers.capabilities import (
-    DriveErase,
-    Inventories,
-    Job,
-    Jobs,
-    JobState,
-    Power,
-    PowerAction,
-    Volumes,
-    VolumeWanted,
-    need,
-    offers,
-)
+from bcmetal_drivers.capabilities import DriveErase, Inventories, Jobs, Power, Volumes, need, offers
 from bcmetal_drivers.emulated.rack import Rack, Rule
 from bcmetal_drivers.errors import MaybeSent, NotAsAsked, Refused, Unsupported
+from bcmetal_drivers.resources import Job, JobState, PowerAction, VolumeWanted
 from driver_bench import Bench, Seat
 
 VOLUMES = r"/Volumes(/[^/]+)?$"

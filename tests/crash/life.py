@@ -8,8 +8,8 @@ from typing import Any
 
 from bcmetal.decisions import Params
 from bcmetal.states import State, Verb
-from bcmetal_drivers.capabilities import PowerState
 from bcmetal_drivers.emulated.rack import EmulatedBmc
+from bcmetal_drivers.resources import PowerState
 from emulated_site import ISO_SHA256, RESCUE_SHA256
 
 Judge = Callable[[EmulatedBmc, int], list[str]]

@@ -18,8 +18,8 @@ from bcmetal.decisions import Params
 from bcmetal.states import BUSY, State, Verb
 from bcmetal.store import nodes, operations
 from bcmetal.workflows import workflow_of
-from bcmetal_drivers.capabilities import BootDevice, PowerAction
 from bcmetal_drivers.emulated.rack import EmulatedBmc
+from bcmetal_drivers.resources import BootDevice, PowerAction
 from crash.effects import Crashed, Effects, MortalStore
 from crash.life import LIFE, Chapter, plant_everywhere
 from emulated_site import Site, a_site

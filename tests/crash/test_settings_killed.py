@@ -13,11 +13,11 @@ from sqlalchemy import Connection, text
 
 from bcmetal.decisions import Params
 from bcmetal.states import State, Verb
-from bcmetal_drivers.capabilities import PowerState
 from bcmetal_drivers.emulated.board import DEFAULTS
 from bcmetal_drivers.emulated.firmware import image
 from bcmetal_drivers.emulated.front import RedfishFront
 from bcmetal_drivers.emulated.rack import EmulatedBmc
+from bcmetal_drivers.resources import PowerState
 from crash.effects import Crashed, Effects, MortalStore
 from emulated_site import Site, a_site, iso_server
 

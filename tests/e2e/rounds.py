@@ -16,8 +16,8 @@ from typing import Any, Final
 from bcmetal.client import ApiError, Client, Unreachable
 from bcmetal.demo.site import IPMI_POOL, POOL, TENANT
 from bcmetal.states import BUSY, State
-from bcmetal_drivers.capabilities import PowerAction, PowerState
 from bcmetal_drivers.emulated.rack import EmulatedBmc
+from bcmetal_drivers.resources import PowerAction, PowerState
 from crash.life import LIFE, Judge, plant_everywhere
 from e2e.mortal_site import MortalSite
 

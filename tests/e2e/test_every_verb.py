@@ -23,8 +23,8 @@ from pydantic import SecretStr
 
 from bcmetal.demo.process import DaemonProcess
 from bcmetal.demo.site import IPMI_POOL, POOL, TENANT, Site, emulated_site
-from bcmetal_drivers.capabilities import PowerAction, PowerState
 from bcmetal_drivers.emulated.rack import EmulatedBmc
+from bcmetal_drivers.resources import PowerAction, PowerState
 
 pytestmark = pytest.mark.slow
 SETTLED_WITHIN_S = 60.0

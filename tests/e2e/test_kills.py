@@ -11,8 +11,8 @@ from typing import Final
 import pytest
 
 from bcmetal.client import ApiError, Client
-from bcmetal_drivers.capabilities import PowerState
 from bcmetal_drivers.emulated.rack import Rack
+from bcmetal_drivers.resources import PowerState
 from e2e.mortal_site import MortalSite, mortal_site
 from e2e.rounds import Admin, Life, story, timeline
 

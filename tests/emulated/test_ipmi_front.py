@@ -15,9 +15,9 @@ from collections.abc import Iterator
 import pytest
 from pydantic import SecretStr
 
-from bcmetal_drivers.capabilities import BootDevice, BootMode, PowerAction, PowerState
 from bcmetal_drivers.emulated.ipmi_sensors import THRESHOLD
 from bcmetal_drivers.emulated.ipmi_wire import OPERATOR
+from bcmetal_drivers.resources import BootDevice, BootMode, PowerAction, PowerState
 from ipmi_bench import IpmiBench, an_ipmi_bench, driving
 
 pytestmark = pytest.mark.skipif(shutil.which("ipmitool") is None, reason="ipmitool is not installed")

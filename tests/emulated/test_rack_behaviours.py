@@ -7,13 +7,13 @@ from uuid import UUID
 
 import pytest
 
-from bcmetal_drivers.capabilities import BootDevice, BootMode, PowerState
 from bcmetal_drivers.emulated.behaviours import REGISTRY, TABLES, chosen
 from bcmetal_drivers.emulated.behaviours.profile import IPMI
 from bcmetal_drivers.emulated.conditions import When
 from bcmetal_drivers.emulated.host_side import Closed
 from bcmetal_drivers.emulated.rack import EmulatedBmc, Rack, Rule
 from bcmetal_drivers.emulated.replies import NULL, Reply, merged
+from bcmetal_drivers.resources import BootDevice, BootMode, PowerState
 from rack_client import RESET, SESSIONS, SYSTEM, Client, FakeClock, basic, dialling
 
 # ---------------------------------------------------------------- rules

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from bcmetal_drivers.capabilities import PowerState
 from bcmetal_drivers.emulated.rack import EmulatedBmc, Rack, Rule, Write
+from bcmetal_drivers.resources import PowerState
 from rack_client import RESET, SESSIONS, SYSTEM, Client, dialling
 
 LOST = (ConnectionError, http.client.RemoteDisconnected)

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from bcmetal_drivers.capabilities import PowerState
 from bcmetal_drivers.emulated.__main__ import main
 from bcmetal_drivers.emulated.rack import Rack, Rule
+from bcmetal_drivers.resources import PowerState
 from rack_client import dialling
 
 MANY = 60

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from bcmetal_drivers.capabilities import BmcAddress, BootDevice, Credential, Limits, PowerAction, PowerState, Trust
+from bcmetal_drivers.connection import BmcAddress, Credential, Limits, Trust
 from bcmetal_drivers.emulated.rack import EmulatedBmc, Rack, Rule
 from bcmetal_drivers.errors import DriverError
 from bcmetal_drivers.ipmi import IpmiBmc
+from bcmetal_drivers.resources import BootDevice, PowerAction, PowerState
 
 LIMITS = Limits(connect_s=2.0, read_s=2.0, total_s=10.0, ipmi_suites=(17,))
 

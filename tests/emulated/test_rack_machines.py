@@ -7,9 +7,9 @@ import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
-from bcmetal_drivers.capabilities import PowerState
 from bcmetal_drivers.emulated import serve
 from bcmetal_drivers.emulated.rack import EmulatedBmc, Machine, Rack
+from bcmetal_drivers.resources import PowerState
 from rack_client import CD, EJECT, INSERT, SYSTEM, Client, FakeClock, a_media_server, dialling
 
 

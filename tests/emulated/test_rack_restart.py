@@ -15,9 +15,9 @@ from secrets import token_urlsafe
 import pytest
 from pydantic import SecretStr
 
-from bcmetal_drivers.capabilities import PowerState
 from bcmetal_drivers.emulated.control import Control, ControlFault, RackClient
 from bcmetal_drivers.emulated.rack import Rack, Rule
+from bcmetal_drivers.resources import PowerState
 from rack_client import INSERT, RESET, SYSTEM, a_media_server, dialling
 
 ACCOUNT = "/redfish/v1/AccountService/Accounts/1"

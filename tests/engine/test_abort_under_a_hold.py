@@ -10,7 +10,7 @@ from bcmetal.decisions import Ended, EndStatus, LastError
 from bcmetal.states import WORKFLOWS, SideVerb, State, Verb
 from bcmetal.store import claims, freezes, operations
 from bcmetal.store.values import NewOperation
-from bcmetal_drivers.capabilities import PowerState
+from bcmetal_drivers.resources import PowerState
 from crash.life import LIFE
 from emulated_site import POOL, OnASite, Site
 

@@ -13,9 +13,9 @@ from bcmetal.errors import LAST_ERRORS
 from bcmetal.states import Disks, SideVerb, State, Verb
 from bcmetal.store import freezes
 from bcmetal.workflows.erasing import ERASED_BYTES_PER_S
-from bcmetal_drivers.capabilities import PowerAction, PowerState
 from bcmetal_drivers.emulated.faults import Rule
 from bcmetal_drivers.emulated.rack import EmulatedBmc
+from bcmetal_drivers.resources import PowerAction, PowerState
 from crash.life import LIFE, erased, plant_everywhere
 from emulated_site import OnASite, Site, iso_server
 

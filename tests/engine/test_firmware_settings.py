@@ -10,10 +10,10 @@ from typing import Any, Protocol
 import pytest
 
 from bcmetal.states import State, Verb
-from bcmetal_drivers.capabilities import PowerState
 from bcmetal_drivers.emulated.faults import Rule
 from bcmetal_drivers.emulated.host_side import Closed
 from bcmetal_drivers.emulated.rack import EmulatedBmc
+from bcmetal_drivers.resources import PowerState
 from emulated_site import Site, a_site
 
 BIOS = 'bios = { SriovGlobalEnable = "Enabled", BootRetryCount = 9, QuietBoot = false }'

@@ -9,7 +9,8 @@ from typing import Any
 from bcmetal.states import SideVerb, State, Verb
 from bcmetal.store import nodes, views
 from bcmetal.store.values import SetBmc
-from bcmetal_drivers.capabilities import Bmc, BmcAddress, Credential, Limits, Trust
+from bcmetal_drivers.capabilities import Bmc
+from bcmetal_drivers.connection import BmcAddress, Credential, Limits, Trust
 from bcmetal_drivers.registry import open_bmc
 from emulated_site import OnASite, Site
 

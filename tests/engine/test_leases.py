@@ -5,7 +5,7 @@ from __future__ import annotations
 from bcmetal.engine import LEASE_S, RENEW_S
 from bcmetal.line import CALL_MARGIN_S
 from bcmetal.store.claims import TAKEOVER_WAIT_S
-from bcmetal_drivers.capabilities import Limits
+from bcmetal_drivers.connection import Limits
 from emulated_site import POOL, OnASite, Site
 
 

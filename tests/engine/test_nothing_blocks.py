@@ -9,8 +9,9 @@ from pathlib import Path
 from bcmetal.states import WORKFLOWS, SideVerb, State, Verb
 from bcmetal.store import freezes
 from bcmetal.store.sqlite import SqliteStore
-from bcmetal_drivers.capabilities import PowerAction, PowerState, Readings, need
+from bcmetal_drivers.capabilities import Readings, need
 from bcmetal_drivers.emulated.faults import Rule
+from bcmetal_drivers.resources import PowerAction, PowerState
 from crash.life import LIFE
 from emulated_site import OnASite, Site, a_site
 

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from bcmetal.states import State, Verb
-from bcmetal_drivers.capabilities import Volume, Volumes, need
+from bcmetal_drivers.capabilities import Volumes, need
 from bcmetal_drivers.emulated.rack import EmulatedBmc
+from bcmetal_drivers.resources import Volume
 from emulated_site import Site, a_site
 
 RAID = 'raid = [{ raid = "RAID1", count = 2, name = "system" }]'

@@ -13,11 +13,11 @@ from pydantic import SecretStr
 
 from bcmetal.decisions import Params
 from bcmetal.states import State, Verb
-from bcmetal_drivers.capabilities import PowerState
 from bcmetal_drivers.emulated.accounts import Account
 from bcmetal_drivers.emulated.front import RedfishFront
 from bcmetal_drivers.emulated.ipmi import IpmiFront
 from bcmetal_drivers.emulated.rack import EmulatedBmc
+from bcmetal_drivers.resources import PowerState
 from emulated_site import OnASite, Site, a_site
 
 SERVER = "ldap://192.0.2.66"

@@ -12,10 +12,10 @@ import pytest
 
 from bcmetal.decisions import Params
 from bcmetal.states import State, Verb
-from bcmetal_drivers.capabilities import PowerState
 from bcmetal_drivers.emulated.firmware import image
 from bcmetal_drivers.emulated.front import RedfishFront
 from bcmetal_drivers.emulated.rack import EmulatedBmc
+from bcmetal_drivers.resources import PowerState
 from emulated_site import Site, a_site, iso_server
 
 NEW_BIOS = image("BIOS", "2.15.0")

@@ -8,8 +8,8 @@ import pytest
 
 from bcmetal.states import SideVerb, Verb
 from bcmetal.store import freezes, operations, views
-from bcmetal_drivers.capabilities import PowerState
 from bcmetal_drivers.emulated.faults import Rule
+from bcmetal_drivers.resources import PowerState
 from emulated_site import POOL, OnASite, Site
 
 

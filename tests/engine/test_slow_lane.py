@@ -16,20 +16,11 @@ from bcmetal.states import State, Verb
 from bcmetal.store import nodes
 from bcmetal.store.values import SetBmc
 from bcmetal.sweeps import SLOW_AT_ONCE, SWEEP_EVERY_S, sweep
-from bcmetal_drivers.capabilities import (
-    Bmc,
-    BmcAddress,
-    Credential,
-    Limits,
-    Power,
-    PowerAction,
-    PowerState,
-    Reading,
-    Trust,
-    need,
-)
+from bcmetal_drivers.capabilities import Bmc, Power, need
+from bcmetal_drivers.connection import BmcAddress, Credential, Limits, Trust
 from bcmetal_drivers.errors import TimedOut
 from bcmetal_drivers.registry import open_bmc
+from bcmetal_drivers.resources import PowerAction, PowerState, Reading
 from emulated_site import OnASite, Site
 
 PATIENCE_S = 20.0

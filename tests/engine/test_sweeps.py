@@ -8,9 +8,9 @@ from bcmetal.events import Feed
 from bcmetal.states import SideVerb, State, Verb
 from bcmetal.store import outbox
 from bcmetal.sweeps import SWEEP_EVERY_S, expire, sweep
-from bcmetal_drivers.capabilities import PowerAction, PowerState
 from bcmetal_drivers.emulated.faults import Rule
 from bcmetal_drivers.emulated.rack import EmulatedBmc
+from bcmetal_drivers.resources import PowerAction, PowerState
 from crash.life import LIFE
 from emulated_site import OnASite, Site
 

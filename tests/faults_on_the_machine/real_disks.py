@@ -28,8 +28,8 @@ from bcmetal_agent.tasks.write_image import write_image
 from bcmetal_agent.wire_inventory import Disk as Shown
 from bcmetal_agent.wire_inventory import Inventory
 from bcmetal_agent.wire_tasks import SetBoot, WriteImageParams, WroteImage
-from bcmetal_drivers.capabilities import BootDevice
 from bcmetal_drivers.emulated.disks import FakeDisk, Kind
+from bcmetal_drivers.resources import BootDevice
 from erase_bench import Recorder
 from image_bench import QUICK, ImageBench
 from in_process import Answered

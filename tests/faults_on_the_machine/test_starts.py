@@ -12,7 +12,7 @@ from bcmetal.errors import LAST_ERRORS
 from bcmetal.states import State, Verb
 from bcmetal_agent import wire_tasks
 from bcmetal_agent.wire_tasks import Task
-from bcmetal_drivers.capabilities import BootDevice
+from bcmetal_drivers.resources import BootDevice
 from boot.origin import a_file
 from faults_on_the_machine.real_disks import RealAgent, RealMachine, a_system, holds, noted
 from faults_on_the_machine.test_deploys import (

@@ -17,25 +17,11 @@ from bcmetal.join.ca import make_root, pem_of
 from bcmetal.settings import Daemon, Network
 from bcmetal_agent import boot_token
 from bcmetal_drivers.address import parse
-from bcmetal_drivers.capabilities import (
-    Bmc,
-    BootDevice,
-    BootMode,
-    BootOnce,
-    Credential,
-    Identifies,
-    Inventories,
-    Limits,
-    Power,
-    PowerAction,
-    PowerState,
-    Trust,
-    TrustKind,
-    VirtualMedia,
-    need,
-)
+from bcmetal_drivers.capabilities import Bmc, BootOnce, Identifies, Inventories, Power, VirtualMedia, need
+from bcmetal_drivers.connection import Credential, Limits, Trust, TrustKind
 from bcmetal_drivers.emulated.rack import EmulatedBmc
 from bcmetal_drivers.registry import open_bmc
+from bcmetal_drivers.resources import BootDevice, BootMode, PowerAction, PowerState
 from machine.console import BOOT_S
 from machine.disks import Disk, DiskKind
 from machine.rack.dhcp import ADVERTISEMENTS, Dhcp, network_boot, why_no_dhcp

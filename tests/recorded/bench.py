@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bcmetal_drivers.address import parse
-from bcmetal_drivers.capabilities import Credential, Limits, Trust, TrustKind
+from bcmetal_drivers.connection import Credential, Limits, Trust, TrustKind
 from bcmetal_drivers.emulated.recorded import RecordedTree
 from bcmetal_drivers.emulated.recorded_front import RecordedBmc
 from bcmetal_drivers.redfish import RedfishBmc

@@ -18,11 +18,12 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from bcmetal_drivers.capabilities import BootDevice, BootMode, KeyReset, Limits, PowerAction
+from bcmetal_drivers.connection import Limits
 from bcmetal_drivers.emulated.recorded import RecordedTree
 from bcmetal_drivers.emulated.recorded_front import RecordedService
 from bcmetal_drivers.emulated.recorded_line import driving
 from bcmetal_drivers.errors import DriverError
+from bcmetal_drivers.resources import BootDevice, BootMode, KeyReset, PowerAction
 from recorded.mutations import mutated
 from recorded.recordings import recorded
 from recorded.tables import TREES

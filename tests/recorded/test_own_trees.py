@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from bcmetal_drivers.capabilities import Inventory, Limits
+from bcmetal_drivers.connection import Limits
 from bcmetal_drivers.emulated.recorded_front import RecordedService
 from bcmetal_drivers.emulated.recorded_line import driving
 from bcmetal_drivers.errors import AmbiguousSystem, Unreachable
+from bcmetal_drivers.resources import Inventory
 from recorded import trees
 from recorded.bench import driven
 from recorded.trees import CHASSIS, GIB, MAKERS, ROOT, SYSTEM, Docs, link, tree_of

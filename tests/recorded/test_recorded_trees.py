@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from bcmetal_drivers import capabilities
-from bcmetal_drivers.capabilities import Identity, offers
+from bcmetal_drivers.capabilities import offers
 from bcmetal_drivers.errors import DriverError
+from bcmetal_drivers.resources import Identity
 from recorded.bench import driven
 from recorded.recordings import archives, recorded
 from recorded.tables import TREES

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from bcmetal_drivers.capabilities import PowerAction, PowerState
 from bcmetal_drivers.emulated.recorded import NoRecording, RecordedTree
 from bcmetal_drivers.errors import DriverError
+from bcmetal_drivers.resources import PowerAction, PowerState
 from recorded.bench import driven
 
 SYSTEM = "/redfish/v1/Systems/Self"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from bcmetal_agent.wire import Identifiers
 from bcmetal_agent.wire_inventory import Board, Cpu, Dimm, Disk, Firmware, Gpu, Nic, Tpm
 from bcmetal_agent.wire_inventory import Inventory as AgentInventory
-from bcmetal_drivers.capabilities import BmcInfo, BootMode, Drive, Identity
-from bcmetal_drivers.capabilities import Inventory as BmcInventory
+from bcmetal_drivers.resources import BmcInfo, BootMode, Drive, Identity
+from bcmetal_drivers.resources import Inventory as BmcInventory
 
 GIB = 2**30
 UUID = "4c4c4544-0042-3510-8054-b4c04f4d5a33"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bcmetal_drivers.address import parse
-from bcmetal_drivers.capabilities import BmcAddress
+from bcmetal_drivers.connection import BmcAddress
 from bcmetal_drivers.errors import BadAddress
 
 SYSTEM = "/redfish/v1/Systems/1"

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from bcmetal.workflows.identity import changed_identity, identifiers_of
-from bcmetal_drivers.capabilities import Identity
+from bcmetal_drivers.resources import Identity
 
 UUID = "4c4c4544-0035-3410-8050-c6c04f314733"
 SWAPPED = "44454c4c-3500-1034-8050-c6c04f314733"

@@ -11,7 +11,7 @@ from bcmetal.comparing.differences import differences
 from bcmetal.comparing.views import stable
 from bcmetal_agent.wire import Identifiers
 from bcmetal_agent.wire_inventory import Disk, Nic
-from bcmetal_drivers.capabilities import BmcInfo, Drive, Identity, Inventory
+from bcmetal_drivers.resources import BmcInfo, Drive, Identity, Inventory
 from unit.compared import AGENT, BMC, GIB
 
 

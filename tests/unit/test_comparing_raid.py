@@ -6,7 +6,7 @@ import pytest
 
 from bcmetal.comparing.raid import Layout, NoLayout, layout_of
 from bcmetal.settings import RaidVolume
-from bcmetal_drivers.capabilities import Drive, Volume, VolumeWanted
+from bcmetal_drivers.resources import Drive, Volume, VolumeWanted
 
 GB = 10**9
 

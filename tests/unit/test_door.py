@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from bcmetal_drivers.capabilities import BmcAddress, Limits, Trust, TrustKind
+from bcmetal_drivers.connection import BmcAddress, Limits, Trust, TrustKind
 from bcmetal_drivers.door import Door
 from bcmetal_drivers.errors import (
     Busy,

@@ -12,18 +12,11 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from bcmetal_drivers.capabilities import (
-    BmcAddress,
-    BootDevice,
-    BootMode,
-    Limits,
-    PowerAction,
-    Trust,
-    TrustKind,
-)
+from bcmetal_drivers.connection import BmcAddress, Limits, Trust, TrustKind
 from bcmetal_drivers.errors import DriverError
 from bcmetal_drivers.learned import FIELDS
 from bcmetal_drivers.redfish import RedfishBmc
+from bcmetal_drivers.resources import BootDevice, BootMode, PowerAction
 from raw_bmc import RESET, ROOT, SESSIONS, SYSTEM, Asked, Reset, a_credential, a_raw_bmc, answer
 
 SEEDS = 160

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bcmetal_drivers.capabilities import BmcAddress, Trust, TrustKind
+from bcmetal_drivers.connection import BmcAddress, Trust, TrustKind
 from bcmetal_drivers.door import Door
 from bcmetal_drivers.errors import (
     InsecureTransport,

@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bcmetal_drivers.capabilities import BmcAddress, PowerAction, Trust, TrustKind
+from bcmetal_drivers.connection import BmcAddress, Trust, TrustKind
 from bcmetal_drivers.door import Door
 from bcmetal_drivers.errors import RejectedCredentials
 from bcmetal_drivers.learned import FIELDS, forget_another, merged, read
 from bcmetal_drivers.redfish import RedfishBmc
 from bcmetal_drivers.redfish_tree import Tree
+from bcmetal_drivers.resources import PowerAction
 from raw_bmc import (
     DOCS,
     LIMITS,

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from bcmetal_drivers.capabilities import BmcAddress, BootDevice, Trust, TrustKind
+from bcmetal_drivers.connection import BmcAddress, Trust, TrustKind
 from bcmetal_drivers.errors import NotAsAsked
 from bcmetal_drivers.redfish import RedfishBmc
+from bcmetal_drivers.resources import BootDevice
 from raw_bmc import DOCS, LIMITS, ROOT, SYSTEM, Asked, RawBmc, a_credential, a_raw_bmc, answer, error
 
 MANAGER = "/redfish/v1/Managers/iDRAC.Embedded.1"

@@ -9,8 +9,8 @@ from typing import Any, get_type_hints
 import pytest
 from pydantic import TypeAdapter
 
-from bcmetal_drivers.capabilities import BootDevice, BootMode
 from bcmetal_drivers.quirks import TABLE, PasswordRules, Quirks, Row, merged, quirks_of
+from bcmetal_drivers.resources import BootDevice, BootMode
 
 NEUTRAL = Quirks()
 

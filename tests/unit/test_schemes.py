@@ -12,7 +12,7 @@ from bcmetal.api.places import length_faults, place_of
 from bcmetal.models import BmcPlace, Tls
 from bcmetal.settings import Settings, check
 from bcmetal_drivers.address import parse
-from bcmetal_drivers.capabilities import BmcAddress, Credential, TrustKind
+from bcmetal_drivers.connection import BmcAddress, Credential, TrustKind
 from bcmetal_drivers.errors import BadAddress
 from bcmetal_drivers.ipmi import IpmiBmc
 from bcmetal_drivers.registry import open_bmc

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from bcmetal_drivers.capabilities import JobState
 from bcmetal_drivers.errors import TaskFailed
 from bcmetal_drivers.redfish_tasks import read_job, started, wait_for
+from bcmetal_drivers.resources import JobState
 from raw_bmc import DOCS, RESET, Asked, RawBmc, a_door, a_raw_bmc, answer, documents, error
 
 TASK = "/redfish/v1/TaskService/Tasks/7"

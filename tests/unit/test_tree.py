@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bcmetal_drivers.capabilities import BmcAddress, Trust, TrustKind
+from bcmetal_drivers.connection import BmcAddress, Trust, TrustKind
 from bcmetal_drivers.door import Door
 from bcmetal_drivers.errors import Busy, Malformed
 from bcmetal_drivers.redfish_tree import Tree

@@ -18,7 +18,7 @@ import ipaddress
 import re
 from typing import Final
 
-from bcmetal_drivers.capabilities import BmcAddress
+from bcmetal_drivers.connection import BmcAddress
 from bcmetal_drivers.errors import BadAddress
 from bcmetal_drivers.schemes import REDFISH, REDFISH_HTTP, SCHEMES, TO_BE_PROBED, written
 

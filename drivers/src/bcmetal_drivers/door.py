@@ -25,7 +25,7 @@ from urllib.parse import quote, urlsplit
 
 import sushy.exceptions
 
-from bcmetal_drivers.capabilities import BmcAddress, Credential, Limits, Trust, TrustKind
+from bcmetal_drivers.connection import BmcAddress, Credential, Limits, Trust, TrustKind
 from bcmetal_drivers.errors import (
     DriverError,
     InsecureTransport,

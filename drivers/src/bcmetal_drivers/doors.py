@@ -12,7 +12,7 @@ import threading
 from dataclasses import replace
 from typing import Any, Final
 
-from bcmetal_drivers.capabilities import BmcAddress, Credential, Limits, Trust
+from bcmetal_drivers.connection import BmcAddress, Credential, Limits, Trust
 from bcmetal_drivers.door import Door
 
 Key = tuple[BmcAddress, str, bytes, Trust, Limits]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from bcmetal_drivers.capabilities import BmcAddress, Limits, Trust
+from bcmetal_drivers.connection import BmcAddress, Limits, Trust
 from bcmetal_drivers.door import Door
 from bcmetal_drivers.schemes import REDFISH, family_of
 from bcmetal_drivers.session import ROOT

@@ -28,54 +28,53 @@ from bcmetal_drivers import (
     ipmi_users,
 )
 from bcmetal_drivers.capabilities import (
-    Account,
     AccountControl,
-    AccountPolicy,
     Accounts,
     Baseline,
     Bmc,
-    BmcAddress,
     BmcClock,
-    BmcInfo,
-    BmcInterface,
     BmcNetwork,
     BmcReset,
     BootAlways,
-    BootDevice,
-    BootMode,
     BootOnce,
-    BootOverride,
     Console,
-    ConsoleAccess,
     ConsoleStream,
     ConsoleStreams,
-    Credential,
     EventLog,
-    HostWay,
     HostWays,
     Identifies,
-    Identity,
     Indicator,
     Inventories,
-    Inventory,
-    Limits,
-    LogEntry,
     NetworkWays,
     Power,
-    PowerAction,
-    PowerState,
-    Reading,
     Readings,
     Remembers,
-    Sensor,
     Sensors,
-    Trust,
 )
+from bcmetal_drivers.connection import BmcAddress, Credential, Limits, Trust
 from bcmetal_drivers.errors import Permanent, Refused, Unsupported
 from bcmetal_drivers.ipmi_accounts import read_accounts, set_password
 from bcmetal_drivers.ipmi_door import IpmiDoor
 from bcmetal_drivers.learned import lasting, read
 from bcmetal_drivers.quirks import Quirks
+from bcmetal_drivers.resources import (
+    Account,
+    AccountPolicy,
+    BmcInfo,
+    BmcInterface,
+    BootDevice,
+    BootMode,
+    BootOverride,
+    ConsoleAccess,
+    HostWay,
+    Identity,
+    Inventory,
+    LogEntry,
+    PowerAction,
+    PowerState,
+    Reading,
+    Sensor,
+)
 
 T = TypeVar("T")
 OFFERED: Final = (

@@ -8,10 +8,11 @@ from typing import Final
 
 from pydantic import SecretStr
 
-from bcmetal_drivers.capabilities import Account, Credential
+from bcmetal_drivers.connection import Credential
 from bcmetal_drivers.errors import Malformed, MaybeSent, NotAsAsked, Refused, Transient
 from bcmetal_drivers.ipmi_door import Command, IpmiDoor
 from bcmetal_drivers.ipmi_values import PASSWORD_LIMIT, PRIVILEGES, USERNAME_LIMIT
+from bcmetal_drivers.resources import Account
 
 GET_USER_ACCESS: Final = Command("Get User Access", 0x06, 0x44)
 GET_USER_NAME: Final = Command("Get User Name", 0x06, 0x46)

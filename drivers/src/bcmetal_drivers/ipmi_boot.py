@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
-from bcmetal_drivers.capabilities import BootDevice, BootMode, BootOverride
 from bcmetal_drivers.errors import Malformed, MaybeSent, NotAsAsked, Permanent, Refused, Unsupported
 from bcmetal_drivers.ipmi_door import Command, IpmiDoor
 from bcmetal_drivers.quirks import Quirks
+from bcmetal_drivers.resources import BootDevice, BootMode, BootOverride
 
 SET_BOOT_OPTIONS: Final = Command("Set System Boot Options", 0x00, 0x08)
 GET_BOOT_OPTIONS: Final = Command("Get System Boot Options", 0x00, 0x09)

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from bcmetal_drivers.capabilities import PowerAction, PowerState
 from bcmetal_drivers.errors import Busy, MaybeSent, NotAsAsked, Refused, Transient, Unsupported
 from bcmetal_drivers.ipmi_door import NOT_IN_THIS_STATE, UNSUPPORTED, Command, IpmiDoor
 from bcmetal_drivers.ipmi_values import Answer
+from bcmetal_drivers.resources import PowerAction, PowerState
 
 GET_CHASSIS_STATUS: Final = Command("Get Chassis Status", 0x00, 0x01)
 CHASSIS_CONTROL: Final = Command("Chassis Control", 0x00, 0x02)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from bcmetal_drivers.capabilities import BmcAddress, Credential, Limits
+from bcmetal_drivers.connection import BmcAddress, Credential, Limits
 from bcmetal_drivers.errors import (
     Busy,
     DriverError,

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Final
 
 from bcmetal_drivers import ipmi_chassis, ipmi_sensors
-from bcmetal_drivers.capabilities import BmcInfo, Identity, Inventory, SensorKind
 from bcmetal_drivers.errors import Malformed, Permanent, Refused, Transient, Unsupported
 from bcmetal_drivers.ipmi_door import GET_DEVICE_ID, IpmiDoor
 from bcmetal_drivers.ipmi_fru import MAKERS, FruFields, read_fru, read_guid
@@ -15,6 +14,7 @@ from bcmetal_drivers.ipmi_sdr import FruLocator
 from bcmetal_drivers.ipmi_sensors import Records
 from bcmetal_drivers.learned import forget_another
 from bcmetal_drivers.quirks import Quirks, quirks_of
+from bcmetal_drivers.resources import BmcInfo, Identity, Inventory, SensorKind
 
 PARTS: Final[Mapping[int, str]] = {0x08: "dimms", 0x20: "dimms", 0x0A: "psus"}  # entity -> list (IPMI 2.0, table 43-13)
 FAN, POWER_SUPPLY = 0x04, 0x08  # sensor types

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from ipaddress import IPv6Address
 from typing import Final
 
-from bcmetal_drivers.capabilities import BmcInterface, HostWay
 from bcmetal_drivers.errors import Malformed, MaybeSent, NotAsAsked, Refused, Unsupported
 from bcmetal_drivers.ipmi_door import Command, IpmiDoor
+from bcmetal_drivers.resources import BmcInterface, HostWay
 
 SET_CHANNEL_ACCESS: Final = Command("Set Channel Access", 0x06, 0x40)
 GET_CHANNEL_ACCESS: Final = Command("Get Channel Access", 0x06, 0x41)

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from bcmetal_drivers import ipmi_words
-from bcmetal_drivers.capabilities import LogEntry
 from bcmetal_drivers.errors import Busy, Malformed, MaybeSent, NotAsAsked, Refused, Unsupported
 from bcmetal_drivers.ipmi_chassis import when
 from bcmetal_drivers.ipmi_door import Command, IpmiDoor
 from bcmetal_drivers.ipmi_sdr import SensorRecord
 from bcmetal_drivers.ipmi_sensors import Records
+from bcmetal_drivers.resources import LogEntry
 
 GET_INFO: Final = Command("Get SEL Info", 0x0A, 0x40)
 RESERVE: Final = Command("Reserve SEL", 0x0A, 0x42)

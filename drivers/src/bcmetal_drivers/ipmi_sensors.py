@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from bcmetal_drivers import ipmi_words
-from bcmetal_drivers.capabilities import Sensor, SensorKind
 from bcmetal_drivers.errors import Refused, Unsupported
 from bcmetal_drivers.ipmi_door import Command, IpmiDoor
 from bcmetal_drivers.ipmi_sdr import (
@@ -18,6 +17,7 @@ from bcmetal_drivers.ipmi_sdr import (
     read_records,
     repository_stamp,
 )
+from bcmetal_drivers.resources import Sensor, SensorKind
 
 GET_FACTORS: Final = 0x23
 GET_THRESHOLDS: Final = 0x27

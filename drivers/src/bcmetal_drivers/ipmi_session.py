@@ -24,7 +24,7 @@ from typing import Final
 from pyghmi.ipmi.private import session as pyghmi_session
 
 from bcmetal_drivers import ipmi_legacy
-from bcmetal_drivers.capabilities import BmcAddress, Credential, Limits
+from bcmetal_drivers.connection import BmcAddress, Credential, Limits
 from bcmetal_drivers.errors import (
     Busy,
     DriverError,

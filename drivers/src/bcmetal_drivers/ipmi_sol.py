@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
-from bcmetal_drivers.capabilities import ConsoleAccess, Limits
+from bcmetal_drivers.connection import Limits
 from bcmetal_drivers.errors import Busy, DriverError, Malformed, Refused, TimedOut, Unreachable, Unsupported
 from bcmetal_drivers.ipmi_door import UNSUPPORTED, Command, IpmiDoor
 from bcmetal_drivers.ipmi_session import IpmiSession
 from bcmetal_drivers.ipmi_values import Answer, Deadline
+from bcmetal_drivers.resources import ConsoleAccess
 
 ACTIVATE: Final = (0x06, 0x48)
 DEACTIVATE: Final = (0x06, 0x49)

@@ -9,12 +9,12 @@ from typing import Final
 
 from pydantic import SecretStr
 
-from bcmetal_drivers.capabilities import Account, AccountPolicy
 from bcmetal_drivers.errors import DriverError, MaybeSent, NotAsAsked, Permanent, Refused, Unsupported
 from bcmetal_drivers.ipmi_accounts import OLD_SIZE, SET_USER_PASSWORD, Slot, read_slots, test_password, write_password
 from bcmetal_drivers.ipmi_door import Command, IpmiDoor
 from bcmetal_drivers.ipmi_lan import channels
 from bcmetal_drivers.ipmi_values import PASSWORD_LIMIT, PRIVILEGES, USERNAME_LIMIT
+from bcmetal_drivers.resources import Account, AccountPolicy
 
 SET_USER_ACCESS: Final = Command("Set User Access", 0x06, 0x43)
 SET_USER_NAME: Final = Command("Set User Name", 0x06, 0x45)

@@ -9,7 +9,7 @@ from typing import Final
 
 from pydantic import SecretStr
 
-from bcmetal_drivers.capabilities import BmcAddress, Credential
+from bcmetal_drivers.connection import BmcAddress, Credential
 from bcmetal_drivers.errors import Refused
 
 USERNAME_LIMIT: Final = 16

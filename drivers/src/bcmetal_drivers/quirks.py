@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
-from bcmetal_drivers.capabilities import BootDevice, BootMode
+from bcmetal_drivers.resources import BootDevice, BootMode
 
 SAFE_MARKS: Final = "!#%+-_="  # of the special characters, those that no maker here refuses
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from bcmetal_drivers.capabilities import Account, Credential
+from bcmetal_drivers.connection import Credential
 from bcmetal_drivers.door import tolerated
 from bcmetal_drivers.errors import (
     MaybeSent,
@@ -18,6 +18,7 @@ from bcmetal_drivers.errors import (
     Unsupported,
 )
 from bcmetal_drivers.redfish_tree import Doc, Tree, action_target, dig, link, text
+from bcmetal_drivers.resources import Account
 
 
 def accounts(tree: Tree) -> tuple[Account, ...]:

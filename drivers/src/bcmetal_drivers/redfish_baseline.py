@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from bcmetal_drivers.capabilities import Account, BiosValue
 from bcmetal_drivers.door import tolerated
 from bcmetal_drivers.errors import MaybeSent, NotAsAsked, Refused, Unsupported
 from bcmetal_drivers.redfish_accounts import accounts, service
@@ -15,6 +14,7 @@ from bcmetal_drivers.redfish_firmware_list import firmware
 from bcmetal_drivers.redfish_nics import mac_of
 from bcmetal_drivers.redfish_sections import Sections
 from bcmetal_drivers.redfish_tree import Doc, Tree, dig, link, number, text
+from bcmetal_drivers.resources import Account, BiosValue
 
 SERVICES: Final = ("HTTP", "HTTPS", "IPMI", "SSH", "SNMP", "Telnet", "KVMIP", "VirtualMedia", "SSDP", "RFB", "RDP")
 DIRECTORIES: Final = ("LDAP", "ActiveDirectory", "OAuth2", "TACACSplus")

@@ -12,13 +12,13 @@ from typing import Any, Final
 
 import sushy.exceptions
 
-from bcmetal_drivers.capabilities import BiosState, BiosValue
 from bcmetal_drivers.door import tolerated
 from bcmetal_drivers.errors import Busy, Malformed, MaybeSent, NotAsAsked, Refused, Unsupported
 from bcmetal_drivers.redfish_actions import action
 from bcmetal_drivers.redfish_tasks import until
 from bcmetal_drivers.redfish_tree import Doc, Tree, dig, link, text
 from bcmetal_drivers.refusals import all_words, refusal
+from bcmetal_drivers.resources import BiosState, BiosValue
 from bcmetal_drivers.wire import Answer
 
 ATTRIBUTES_LIMIT: Final = 5000

@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import sushy.exceptions
 
-from bcmetal_drivers.capabilities import BmcInterface, ConsoleAccess
 from bcmetal_drivers.errors import Refused, Unsupported
 from bcmetal_drivers.redfish_actions import action
 from bcmetal_drivers.redfish_around import managers
 from bcmetal_drivers.redfish_nics import mac_of
 from bcmetal_drivers.redfish_tree import Doc, Tree, dig, link, number, text
 from bcmetal_drivers.refusals import refusal
+from bcmetal_drivers.resources import BmcInterface, ConsoleAccess
 
 RESET: Final = "#Manager.Reset"
 SOFT, HARD = "GracefulRestart", "ForceRestart"

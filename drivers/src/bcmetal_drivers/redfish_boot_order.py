@@ -9,10 +9,10 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from bcmetal_drivers.capabilities import BootDevice
 from bcmetal_drivers.errors import MaybeSent, NotAsAsked, Unsupported
 from bcmetal_drivers.redfish_tasks import until
 from bcmetal_drivers.redfish_tree import Doc, Tree, dig, link, text
+from bcmetal_drivers.resources import BootDevice
 
 ALIASES: Final[Mapping[str, BootDevice]] = {
     "Pxe": BootDevice.PXE,

@@ -8,7 +8,6 @@ from typing import Any, Final, Protocol
 
 import sushy.exceptions
 
-from bcmetal_drivers.capabilities import Drive, Job, Volume
 from bcmetal_drivers.errors import Refused, Unsupported
 from bcmetal_drivers.redfish_actions import Action, action
 from bcmetal_drivers.redfish_chassis import Look
@@ -17,6 +16,7 @@ from bcmetal_drivers.redfish_reading import key
 from bcmetal_drivers.redfish_tasks import read_job, started
 from bcmetal_drivers.redfish_tree import Doc, Tree, dig, link, links, number, text
 from bcmetal_drivers.refusals import all_words, refusal
+from bcmetal_drivers.resources import Drive, Job, Volume
 from bcmetal_drivers.wire import Answer
 
 SECURE_ERASE: Final = "#Drive.SecureErase"

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from bcmetal_drivers import redfish_logs
-from bcmetal_drivers.capabilities import BmcEvent, LogEntry
 from bcmetal_drivers.door import tolerated
 from bcmetal_drivers.errors import Malformed, Refused, Unsupported
 from bcmetal_drivers.redfish_tree import Doc, Tree, dig, link, text
+from bcmetal_drivers.resources import BmcEvent, LogEntry
 
 STREAM, LOG = "sse:", "log:"
 WAIT_AT_MOST_S: Final = 30.0

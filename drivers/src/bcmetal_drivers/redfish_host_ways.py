@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bcmetal_drivers.capabilities import HostWay
 from bcmetal_drivers.errors import MaybeSent, NotAsAsked, Unsupported
 from bcmetal_drivers.quirks import OemSetting
 from bcmetal_drivers.redfish_around import managers
 from bcmetal_drivers.redfish_maker import quirks_for
 from bcmetal_drivers.redfish_tree import Doc, Tree, dig, link, links, text
+from bcmetal_drivers.resources import HostWay
 
 INTERFACE: Final = "redfish-host-interface"
 BOOTSTRAP: Final = (

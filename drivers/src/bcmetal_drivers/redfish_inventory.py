@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from bcmetal_drivers.capabilities import BmcInfo, Identity, Inventory
 from bcmetal_drivers.redfish_boot import mode_of, secure_boot_of
 from bcmetal_drivers.redfish_chassis import Look, around, fans, pcie_devices, pcie_part, power_supplies, tpm_of
 from bcmetal_drivers.redfish_drives import drives_seen, in_order, volumes_seen
@@ -20,6 +19,7 @@ from bcmetal_drivers.redfish_processors import cpus, from_summary, gpus
 from bcmetal_drivers.redfish_reading import Reading
 from bcmetal_drivers.redfish_sections import Sections
 from bcmetal_drivers.redfish_tree import Doc, Tree, link
+from bcmetal_drivers.resources import BmcInfo, Identity, Inventory
 
 WHOLE: Final = ("ok", "absent")
 UNKNOWN: Final = "unknown: the BMC tells of none; it may while the machine is on"

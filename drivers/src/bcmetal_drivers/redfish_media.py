@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import sushy.exceptions
 
-from bcmetal_drivers.capabilities import Slot, shows
 from bcmetal_drivers.errors import MaybeSent, NotAsAsked, Refused, TaskFailed, Unsupported
 from bcmetal_drivers.redfish_tree import Doc, Tree, action_target, dig, link, links, text
 from bcmetal_drivers.refusals import all_words, refusal
+from bcmetal_drivers.resources import Slot
 
 INSERT, EJECT = "#VirtualMedia.InsertMedia", "#VirtualMedia.EjectMedia"
 URL_LIMIT: Final = 2048
@@ -123,8 +123,8 @@ def insert(tree: Tree, url: str) -> Slot:
                 raise
             refused = error
             continue
-        shown = _settled(tree, known.path, lambda drive: shows(drive.slot, url))
-        if shows(shown.slot, url):
+        shown = _settled(tree, known.path, lambda drive: drive.slot.shows(url))
+        if shown.slot.shows(url):
             return shown.slot
         holds = "nothing" if not shown.inserted else "another medium"
         raise NotAsAsked(f"{tree.door.origin}{known.path}: acknowledged, and the slot shows {holds}")
@@ -158,7 +158,7 @@ def _insert(tree: Tree, known: Drive, url: str) -> None:
             else:
                 tree.patch(known.path, body)
         except (MaybeSent, TaskFailed):
-            if shows(Drive(known.path, tree.get(known.path)).slot, url):
+            if Drive(known.path, tree.get(known.path)).slot.shows(url):
                 return
             raise
         except sushy.exceptions.ServerSideError:

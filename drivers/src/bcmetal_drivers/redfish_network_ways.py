@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from bcmetal_drivers.capabilities import HostWay
 from bcmetal_drivers.errors import Unsupported
 from bcmetal_drivers.redfish_baseline import set_service
 from bcmetal_drivers.redfish_tree import Tree, dig, link
+from bcmetal_drivers.resources import HostWay
 
 IPMI_OVER_LAN: Final = "ipmi-over-lan"
 

@@ -7,12 +7,12 @@ from typing import Final
 
 import sushy.exceptions
 
-from bcmetal_drivers.capabilities import PowerAction, PowerState
 from bcmetal_drivers.door import tolerated
 from bcmetal_drivers.errors import Busy, DriverError, MaybeSent, Refused, TaskFailed, Unsupported
 from bcmetal_drivers.redfish_actions import action
 from bcmetal_drivers.redfish_tree import Doc, Tree, text
 from bcmetal_drivers.refusals import refusal
+from bcmetal_drivers.resources import PowerAction, PowerState
 
 STATES: Final[Mapping[str, PowerState]] = {
     "On": PowerState.ON,

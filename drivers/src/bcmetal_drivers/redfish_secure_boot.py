@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from bcmetal_drivers.capabilities import KeyReset, SecureBootMode
 from bcmetal_drivers.errors import Refused, Unsupported
 from bcmetal_drivers.redfish_actions import Action, action
 from bcmetal_drivers.redfish_tasks import until
 from bcmetal_drivers.redfish_tree import Doc, Tree, link, text
+from bcmetal_drivers.resources import KeyReset, SecureBootMode
 
 WORDS: Final = {
     KeyReset.FACTORY: "ResetAllKeysToDefault",

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from bcmetal_drivers.capabilities import Sensor, SensorKind
 from bcmetal_drivers.door import tolerated
 from bcmetal_drivers.errors import Malformed, Refused, Unsupported
 from bcmetal_drivers.redfish_around import chassis
 from bcmetal_drivers.redfish_tree import Doc, Tree, dig, link, number, text
+from bcmetal_drivers.resources import Sensor, SensorKind
 
 ONE_BY_ONE: Final = 200  # sensors that are read each by a request of its own
 SENSORS: Final = 1000

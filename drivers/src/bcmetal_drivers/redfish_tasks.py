@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import sushy.exceptions
 
-from bcmetal_drivers.capabilities import Job, JobState
 from bcmetal_drivers.door import Door
 from bcmetal_drivers.errors import Malformed, TaskFailed
 from bcmetal_drivers.refusals import retry_after_s
+from bcmetal_drivers.resources import Job, JobState
 from bcmetal_drivers.wire import Answer
 
 POLL_S: Final = 0.2

@@ -10,10 +10,10 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from bcmetal_drivers.capabilities import BiosValue
 from bcmetal_drivers.errors import Unsupported
 from bcmetal_drivers.redfish_bios import attributes_of, bios, document, registry, set_bios
 from bcmetal_drivers.redfish_tree import Doc, Tree, dig, text
+from bcmetal_drivers.resources import BiosValue
 
 NAME: Final = re.compile(r"tpm|trusted_?comput|tcg|pendingoperation", re.IGNORECASE)
 CLEARS: Final = re.compile(r"(?:tpm2?[ _]?)?clear(?:[ _]?tpm2?)?", re.IGNORECASE)

@@ -14,7 +14,7 @@ from typing import Any, Final
 import sushy
 import sushy.exceptions
 
-from bcmetal_drivers.capabilities import BmcAddress
+from bcmetal_drivers.connection import BmcAddress
 from bcmetal_drivers.door import PATH_LIMIT, Door, tolerated
 from bcmetal_drivers.errors import AmbiguousSystem, Busy, Malformed, NoSuchSystem, NotThisService, Refused, Unsupported
 from bcmetal_drivers.learned import forget_another, lasting

@@ -18,24 +18,19 @@ from bcmetal_drivers import (
 )
 from bcmetal_drivers.capabilities import (
     BmcClock,
-    BmcEvent,
-    BmcInterface,
     BmcNetwork,
     BmcReset,
     Console,
-    ConsoleAccess,
     EventLog,
     Events,
-    HostWay,
     HostWays,
     Indicator,
-    LogEntry,
     NetworkWays,
-    Sensor,
     Sensors,
 )
 from bcmetal_drivers.redfish_maker import quirks_for
 from bcmetal_drivers.redfish_tree import Tree
+from bcmetal_drivers.resources import BmcEvent, BmcInterface, ConsoleAccess, HostWay, LogEntry, Sensor
 
 
 class Upkeep(ABC):

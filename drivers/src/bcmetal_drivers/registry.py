@@ -9,7 +9,8 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from bcmetal_drivers.capabilities import Bmc, BmcAddress, Credential, Limits, Trust, TrustKind
+from bcmetal_drivers.capabilities import Bmc
+from bcmetal_drivers.connection import BmcAddress, Credential, Limits, Trust, TrustKind
 from bcmetal_drivers.door import Door
 from bcmetal_drivers.errors import BadAddress, DriverError, InsecureTransport, NotThisService, Unreachable
 from bcmetal_drivers.redfish_tree import is_root

@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from bcmetal_drivers.capabilities import Credential
+from bcmetal_drivers.connection import Credential
 from bcmetal_drivers.errors import DriverError, Malformed, MaybeSent, RejectedCredentials, ServerFault
 from bcmetal_drivers.learned import PATH
 from bcmetal_drivers.refusals import login_refusal, refusal

@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Any
 
-from bcmetal_drivers.capabilities import Limits
+from bcmetal_drivers.connection import Limits
 from bcmetal_drivers.errors import TimedOut, Unreachable
 
 

@@ -12,7 +12,7 @@ import ssl
 from functools import lru_cache
 from typing import Final
 
-from bcmetal_drivers.capabilities import Limits, Trust, TrustKind
+from bcmetal_drivers.connection import Limits, Trust, TrustKind
 from bcmetal_drivers.errors import DriverError, InsecureTransport, TimedOut, Unreachable, UntrustedCertificate
 from bcmetal_drivers.tcp import Deadline, connect
 

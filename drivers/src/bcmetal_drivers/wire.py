@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from bcmetal_drivers.capabilities import Limits, Trust
+from bcmetal_drivers.connection import Limits, Trust
 from bcmetal_drivers.errors import Malformed, Refused, ServerFault
 from bcmetal_drivers.tcp import Deadline, connect
 from bcmetal_drivers.tls import handshake

@@ -14,7 +14,7 @@ from bcmetal.store.logins import Tries
 from bcmetal.store.values import BmcRow, Sealed, Store
 from bcmetal.vault import Vault
 from bcmetal.workflows.machine import Clock
-from bcmetal_drivers.capabilities import Credential
+from bcmetal_drivers.connection import Credential
 from bcmetal_drivers.errors import LockedOut, RejectedCredentials
 
 REFUSED_ONCE_S: Final = 20.0

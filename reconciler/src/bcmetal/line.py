@@ -26,17 +26,8 @@ from bcmetal.store.values import BmcRow, PutSealed, Store, Work
 from bcmetal.vault import Vault, bmc_binding
 from bcmetal.workflows.machine import Clock, Start, TooLate
 from bcmetal_drivers import registry
-from bcmetal_drivers.capabilities import (
-    Accounts,
-    Bmc,
-    BmcAddress,
-    Credential,
-    Limits,
-    Remembers,
-    Trust,
-    TrustKind,
-    need,
-)
+from bcmetal_drivers.capabilities import Accounts, Bmc, Remembers, need
+from bcmetal_drivers.connection import BmcAddress, Credential, Limits, Trust, TrustKind
 from bcmetal_drivers.errors import (
     BadAddress,
     DriverError,

@@ -37,8 +37,9 @@ from bcmetal.store.values import Emit, Fact, NewAudit, NewOperation, SetConditio
 from bcmetal.workflows import workflow_of
 from bcmetal.workflows.asked import asked_of
 from bcmetal.workflows.machine import Doors
-from bcmetal_drivers.capabilities import PowerState, Reading, Readings, need
+from bcmetal_drivers.capabilities import Readings, need
 from bcmetal_drivers.errors import DriverError, RejectedCredentials, TimedOut, Unreachable
+from bcmetal_drivers.resources import PowerState, Reading
 
 log = logging.getLogger(__name__)
 

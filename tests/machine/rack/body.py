@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
-from bcmetal_drivers.capabilities import BootDevice, BootMode
 from bcmetal_drivers.emulated.machine import CD, EmulatedDrive, Hardware, Machine
+from bcmetal_drivers.resources import BootDevice, BootMode
 from machine.disks import Disk, DiskKind
 from machine.virtual_machine import CPU_MODEL, MachineSpec, Source, VirtualMachine
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from bcmetal_drivers.capabilities import BiosValue, BootMode
 from bcmetal_drivers.emulated.board import DEFAULTS, READ_ONLY, VALUES
 from bcmetal_drivers.emulated.interior import ROOT, Call, Handler, Interior, accepted, collection, link, resource
 from bcmetal_drivers.emulated.machine import Machine
 from bcmetal_drivers.emulated.messages import Answer, Refusal, not_found
 from bcmetal_drivers.emulated.quirks import Quirks
 from bcmetal_drivers.emulated.tasks import AT_BOOT, Tasks
+from bcmetal_drivers.resources import BiosValue, BootMode
 
 REGISTRY: Final = "BiosAttributeRegistry.v1_0_0"
 REGISTRIES: Final = f"{ROOT}/Registries"

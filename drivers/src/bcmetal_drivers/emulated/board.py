@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final
 
-from bcmetal_drivers.capabilities import BiosValue, BootDevice
+from bcmetal_drivers.resources import BiosValue, BootDevice
 
 DEFAULTS: Final[Mapping[str, BiosValue]] = {
     "BootMode": "Uefi",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from bcmetal_drivers.capabilities import BootDevice, PowerState
 from bcmetal_drivers.emulated import light, manager_routes
 from bcmetal_drivers.emulated.application import ask
 from bcmetal_drivers.emulated.board import OPTIONS
@@ -13,6 +12,7 @@ from bcmetal_drivers.emulated.machine import Machine
 from bcmetal_drivers.emulated.messages import Answer, Refusal, not_found
 from bcmetal_drivers.emulated.quirks import Quirks
 from bcmetal_drivers.emulated.systems import BOOT_TARGETS, MANAGER, MODES, RESETS
+from bcmetal_drivers.resources import BootDevice, PowerState
 
 WRITABLE: Final = {"Boot", "AssetTag", "IndicatorLED", "LocationIndicatorActive"}
 SYSTEM: Final = r"/Systems/([^/]+)"

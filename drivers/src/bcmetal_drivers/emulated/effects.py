@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
-from bcmetal_drivers.capabilities import BootDevice, BootMode, PowerAction
 from bcmetal_drivers.emulated.machine import CD, Machine
+from bcmetal_drivers.resources import BootDevice, BootMode, PowerAction
 
 Effects = Mapping[str, Mapping[str, Any]]
 

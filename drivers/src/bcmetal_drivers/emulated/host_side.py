@@ -17,10 +17,10 @@ import secrets
 
 from pydantic import SecretStr
 
-from bcmetal_drivers.capabilities import BiosValue
 from bcmetal_drivers.emulated.accounts import Account
 from bcmetal_drivers.emulated.interior import Interior
 from bcmetal_drivers.emulated.machine import Machine
+from bcmetal_drivers.resources import BiosValue
 
 
 class Closed(Exception):

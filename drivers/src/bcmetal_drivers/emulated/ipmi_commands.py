@@ -11,7 +11,6 @@ from typing import Final
 
 from pydantic import SecretStr
 
-from bcmetal_drivers.capabilities import BootDevice, BootMode, PowerAction, PowerState
 from bcmetal_drivers.emulated.ipmi_accounts import SLOTS, UserSlots
 from bcmetal_drivers.emulated.ipmi_fru import fru_image
 from bcmetal_drivers.emulated.ipmi_lan import CHANNEL, THIS_CHANNEL, Lan
@@ -19,6 +18,7 @@ from bcmetal_drivers.emulated.ipmi_sensors import PSU_FRU, EventLog, Sensors
 from bcmetal_drivers.emulated.ipmi_sol import Serial
 from bcmetal_drivers.emulated.ipmi_wire import ADMINISTRATOR, OPERATOR, USER
 from bcmetal_drivers.emulated.machine import Machine, WrongState
+from bcmetal_drivers.resources import BootDevice, BootMode, PowerAction, PowerState
 
 # completion codes (IPMI 2.0, table 5-2, and of single commands)
 DONE, INVALID_COMMAND, NO_SUCH_RECORD, INVALID_DATA, WRONG_STATE = 0x00, 0xC1, 0xCB, 0xCC, 0xD5

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from bcmetal_drivers.capabilities import PowerState
 from bcmetal_drivers.emulated.machine import Machine
+from bcmetal_drivers.resources import PowerState
 
 DONE, NO_SUCH_RECORD, RESERVATION_LOST, CANNOT_RETURN = 0x00, 0xCB, 0xC5, 0xCA
 LAST: Final = 0xFFFF

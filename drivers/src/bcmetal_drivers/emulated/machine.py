@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 from uuid import UUID
 
-from bcmetal_drivers.capabilities import BootDevice, BootMode, BootOverride, PowerAction, PowerState
 from bcmetal_drivers.emulated.board import NO_KEYS, Board
+from bcmetal_drivers.resources import BootDevice, BootMode, BootOverride, PowerAction, PowerState
 
 CD: Final = "Cd"
 FLOPPY: Final = "Floppy"

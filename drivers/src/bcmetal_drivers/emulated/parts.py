@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from bcmetal_drivers.capabilities import PowerState
 from bcmetal_drivers.emulated import sensor_routes
 from bcmetal_drivers.emulated.interior import ROOT, Call, Handler, Interior, collection, link, resource
 from bcmetal_drivers.emulated.machine import Machine
 from bcmetal_drivers.emulated.messages import Answer, not_found
+from bcmetal_drivers.resources import PowerState
 
 HEALTHY: Final = {"State": "Enabled", "Health": "OK"}
 SYSTEM: Final = r"/Systems/([^/]+)"

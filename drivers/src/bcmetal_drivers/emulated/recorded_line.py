@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from http.client import HTTPMessage
 from typing import Any
 
-from bcmetal_drivers.capabilities import BmcAddress, Credential, Limits, Trust, TrustKind
+from bcmetal_drivers.connection import BmcAddress, Credential, Limits, Trust, TrustKind
 from bcmetal_drivers.door import Door
 from bcmetal_drivers.emulated.messages import Request
 from bcmetal_drivers.emulated.recorded_front import RecordedService

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bcmetal_drivers.capabilities import PowerState
 from bcmetal_drivers.emulated.interior import ROOT, Call, Handler, Interior, collection, link, resource
 from bcmetal_drivers.emulated.messages import Answer, not_found
+from bcmetal_drivers.resources import PowerState
 
 CHASSIS: Final = f"{ROOT}/Chassis/1"
 

@@ -10,9 +10,9 @@ from sushy_tools import error
 from sushy_tools.emulator.resources import indicators, managers
 from sushy_tools.emulator.resources.systems.fakedriver import FakeDriver
 
-from bcmetal_drivers.capabilities import BootDevice, BootMode, PowerAction, PowerState
 from bcmetal_drivers.emulated.machine import Machine, WrongState
 from bcmetal_drivers.emulated.quirks import Quirks
+from bcmetal_drivers.resources import BootDevice, BootMode, PowerAction, PowerState
 
 MANAGER: Final = "bmc"
 POWER_WORDS: Final = {

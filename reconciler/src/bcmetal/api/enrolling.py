@@ -24,7 +24,7 @@ from bcmetal.store import nodes, operations, sealed, views
 from bcmetal.store.values import BmcRow, Json, NewBmc, NewEvent, NewNode, NewOperation, NodeRow, Sealed
 from bcmetal.vault import Vault, bmc_binding
 from bcmetal.workflows.identity import identities_shown
-from bcmetal_drivers.capabilities import TrustKind
+from bcmetal_drivers.connection import TrustKind
 
 A = Action
 BMC = "bmc"  # purpose and owner kind of a BMC's secrets in the vault

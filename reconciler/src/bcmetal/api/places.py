@@ -18,7 +18,7 @@ from bcmetal.models import Tls
 from bcmetal.settings import Network, Settings
 from bcmetal.store.values import BmcRow
 from bcmetal_drivers.address import parse
-from bcmetal_drivers.capabilities import BmcAddress, TrustKind
+from bcmetal_drivers.connection import BmcAddress, TrustKind
 from bcmetal_drivers.errors import BadAddress
 from bcmetal_drivers.schemes import SCHEMES, family_of
 

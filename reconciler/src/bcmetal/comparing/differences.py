@@ -15,8 +15,8 @@ from bcmetal.comparing.spelling import folded, mac, same_model, same_serial, sam
 from bcmetal.placeholders import normal_serial, normal_uuid, usable_serial, usable_uuid
 from bcmetal_agent.wire_inventory import Disk, Nic
 from bcmetal_agent.wire_inventory import Inventory as AgentInventory
-from bcmetal_drivers.capabilities import Drive
-from bcmetal_drivers.capabilities import Inventory as BmcInventory
+from bcmetal_drivers.resources import Drive
+from bcmetal_drivers.resources import Inventory as BmcInventory
 
 GIB: Final = 2**30
 # Of memory, the kernel does not get: firmware's tables, the CPU's own graphics, a share for a crash kernel.

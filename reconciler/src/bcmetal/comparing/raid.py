@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from bcmetal_drivers.capabilities import Drive, Volume, VolumeWanted
+from bcmetal_drivers.resources import Drive, Volume, VolumeWanted
 
 ANY: Final = "any"
 LEAST: Final = {"RAID0": 1, "RAID1": 2, "RAID5": 3, "RAID6": 4, "RAID10": 4}

@@ -9,8 +9,8 @@ from bcmetal.demo.images import Image
 from bcmetal.demo.journey import Journey
 from bcmetal.demo.site import Site
 from bcmetal.states import State
-from bcmetal_drivers.capabilities import BootDevice, PowerState
 from bcmetal_drivers.emulated.rack import EmulatedBmc, Machine, Rack
+from bcmetal_drivers.resources import BootDevice, PowerState
 
 
 def complaints(site: Site, journeys: Sequence[Journey], faults: Sequence[PlantedFault]) -> list[str]:

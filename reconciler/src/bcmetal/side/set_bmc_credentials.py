@@ -5,7 +5,8 @@ from __future__ import annotations
 from bcmetal.decisions import Done, Failed
 from bcmetal.store.values import MoveSealed, SetBmc
 from bcmetal.workflows.machine import Machine, Outcome
-from bcmetal_drivers.capabilities import Credential, Identifies, need
+from bcmetal_drivers.capabilities import Identifies, need
+from bcmetal_drivers.connection import Credential
 from bcmetal_drivers.errors import RejectedCredentials
 
 

@@ -6,8 +6,9 @@ from bcmetal.decisions import Again, Done, Failed
 from bcmetal.store.values import SetNode, SetSighting
 from bcmetal.workflows.machine import Machine, Outcome, Step, Unsure
 from bcmetal.workflows.steps import power_off, power_on, wait_to_be_told
-from bcmetal_drivers.capabilities import Power, PowerAction, PowerState, need
+from bcmetal_drivers.capabilities import Power, need
 from bcmetal_drivers.errors import Unsupported
+from bcmetal_drivers.resources import PowerAction, PowerState
 
 SOFT_PATIENCE_S = 180.0
 

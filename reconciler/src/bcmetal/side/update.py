@@ -11,7 +11,9 @@ from bcmetal.workflows.identity import changed_identity, identifiers_of, identit
 from bcmetal.workflows.machine import Machine, Outcome
 from bcmetal.workflows.membership import put_the_old_machine_out
 from bcmetal_drivers.address import parse
-from bcmetal_drivers.capabilities import BmcAddress, Credential, Identifies, Identity, Trust, TrustKind, need
+from bcmetal_drivers.capabilities import Identifies, need
+from bcmetal_drivers.connection import BmcAddress, Credential, Trust, TrustKind
+from bcmetal_drivers.resources import Identity
 
 
 async def run(m: Machine) -> Outcome:

@@ -34,7 +34,7 @@ from bcmetal.store.freezes import covering_node
 from bcmetal.store.tables import bmcs, nodes, operations
 from bcmetal.store.time import db_now
 from bcmetal.store.values import Claim
-from bcmetal_drivers.capabilities import Limits
+from bcmetal_drivers.connection import Limits
 
 TAKEOVER_WAIT_S: Final = (
     Limits().total_s + 10

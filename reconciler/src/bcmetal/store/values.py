@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from bcmetal.decisions import Micros, NodeFacts
 from bcmetal.states import Disks, SideVerb, System, Verb
-from bcmetal_drivers.capabilities import BmcAddress
+from bcmetal_drivers.connection import BmcAddress
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -11,20 +11,9 @@ from bcmetal.store import conditions
 from bcmetal.store.values import SetSighting
 from bcmetal.workflows.machine import Machine, Outcome
 from bcmetal.workflows.restarting import let_a_boot_apply, started_s, stop, under_way
-from bcmetal_drivers.capabilities import (
-    Bios,
-    BiosState,
-    BiosValue,
-    BootMode,
-    BootModes,
-    KeyReset,
-    SecureBoot,
-    SecureBootKeys,
-    SecureBootMode,
-    need,
-    offers,
-)
+from bcmetal_drivers.capabilities import Bios, BootModes, SecureBoot, SecureBootKeys, need, offers
 from bcmetal_drivers.errors import Unsupported
+from bcmetal_drivers.resources import BiosState, BiosValue, BootMode, KeyReset, SecureBootMode
 
 ASKS: Final = 3
 NOT_OFFERED: Final = "not-offered"

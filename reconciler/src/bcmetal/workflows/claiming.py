@@ -23,8 +23,10 @@ from bcmetal.store.logins import LABEL, ROTATING
 from bcmetal.store.values import BmcRow, MoveSealed, SetBmc
 from bcmetal.workflows.machine import Machine, Outcome, Step
 from bcmetal.workflows.rotating import a_password, in_turn, logs_in, not_recoverable, rotate_the_password
-from bcmetal_drivers.capabilities import Account, AccountControl, Accounts, Credential, Readings, need
+from bcmetal_drivers.capabilities import AccountControl, Accounts, Readings, need
+from bcmetal_drivers.connection import Credential
 from bcmetal_drivers.errors import MaybeSent, PasswordChangeRequired, Refused, Unsupported
+from bcmetal_drivers.resources import Account
 
 ROLE: Final = "Administrator"
 RUNGS: Final = len(ladder(Rules()))

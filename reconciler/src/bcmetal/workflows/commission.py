@@ -59,12 +59,7 @@ from bcmetal.workflows.rotating import rotate_the_password
 from bcmetal.workflows.steps import UNDO, clear_boot_override, eject_media, know_the_machine, power_off
 from bcmetal.workflows.testing import compare_with_the_bom, test_the_hardware
 from bcmetal.workflows.wrapped import only_where
-from bcmetal_drivers.capabilities import (
-    Baseline,
-    Inventories,
-    need,
-    offers,
-)
+from bcmetal_drivers.capabilities import Baseline, Inventories, need, offers
 
 
 async def compare_the_profile(m: Machine) -> Outcome:

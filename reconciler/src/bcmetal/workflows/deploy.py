@@ -48,7 +48,8 @@ from bcmetal.workflows.media import (
 from bcmetal.workflows.membership import end_the_membership, wait_for_the_join
 from bcmetal.workflows.ramdisk import LEAVE, START
 from bcmetal.workflows.steps import UNDO, eject_media, know_the_machine, power_off, power_on
-from bcmetal_drivers.capabilities import PowerState, Readings, need
+from bcmetal_drivers.capabilities import Readings, need
+from bcmetal_drivers.resources import PowerState
 
 RUNNING = "OSRunning"
 LIFE_POLL_S = 5.0

@@ -15,8 +15,9 @@ from bcmetal.store import drives
 from bcmetal.store.values import AddErasureRecord, DriveSeen, MarkDrives, SetNode
 from bcmetal.workflows.machine import Machine, Outcome, Unsure
 from bcmetal.workflows.raid import delete_volumes_on
-from bcmetal_drivers.capabilities import Drive, DriveErase, Job, JobState, need, offers
+from bcmetal_drivers.capabilities import DriveErase, need, offers
 from bcmetal_drivers.errors import Unsupported
+from bcmetal_drivers.resources import Drive, Job, JobState
 
 SOON_S = 0.25
 POLL_S = 10.0

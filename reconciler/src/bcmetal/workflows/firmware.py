@@ -23,8 +23,9 @@ from bcmetal.store import media
 from bcmetal.workflows.bios import not_offered
 from bcmetal.workflows.machine import Machine, Outcome, Unsure
 from bcmetal.workflows.restarting import let_a_boot_apply, under_way
-from bcmetal_drivers.capabilities import Firmware, FirmwareComponent, Identifies, Job, Jobs, JobState, need, offers
+from bcmetal_drivers.capabilities import Firmware, Identifies, Jobs, need, offers
 from bcmetal_drivers.errors import Transient, Unsupported
+from bcmetal_drivers.resources import FirmwareComponent, Job, JobState
 
 NOW: Final = "firmware_now"  # in the memo: what is being brought
 BROUGHT: Final = "firmware_brought"  # component → version

@@ -14,7 +14,7 @@ from bcmetal.placeholders import (
     usable_uuid,
 )
 from bcmetal.store.values import Identifier
-from bcmetal_drivers.capabilities import Identity
+from bcmetal_drivers.resources import Identity
 
 
 def identifiers_of(identity: Identity, source: str) -> tuple[Identifier, ...]:

@@ -23,8 +23,9 @@ from bcmetal.workflows.tasks import result_of, task
 from bcmetal_agent import wire
 from bcmetal_agent.wire_inventory import Disk, Inventory
 from bcmetal_agent.wire_tasks import DiskRef, InventoryParams
-from bcmetal_drivers.capabilities import Identity, Inventories, need, offers
-from bcmetal_drivers.capabilities import Inventory as SeenInventory
+from bcmetal_drivers.capabilities import Inventories, need, offers
+from bcmetal_drivers.resources import Identity
+from bcmetal_drivers.resources import Inventory as SeenInventory
 
 LOOK: Final = "look"
 SHOWN: Final = 12  # differences named in a condition

@@ -38,7 +38,9 @@ from bcmetal.workflows.observing import identity_of, note_clock, note_inventory,
 from bcmetal.workflows.ramdisk import LEAVE, START
 from bcmetal.workflows.steps import UNDO, eject_media, power_off
 from bcmetal.workflows.wrapped import only_where
-from bcmetal_drivers.capabilities import Identifies, Inventories, Power, PowerState, Trust, TrustKind, need
+from bcmetal_drivers.capabilities import Identifies, Inventories, Power, need
+from bcmetal_drivers.connection import Trust, TrustKind
+from bcmetal_drivers.resources import PowerState
 
 PIN_FIRST = "pin-first"  # the network's word for: the first certificate that is seen is the one
 

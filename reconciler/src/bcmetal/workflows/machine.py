@@ -36,7 +36,8 @@ from bcmetal.store.values import (
 )
 from bcmetal.vault import Vault
 from bcmetal.workflows.asked import Asked, asked_of
-from bcmetal_drivers.capabilities import Bmc, BmcAddress, Credential, Trust, TrustKind
+from bcmetal_drivers.capabilities import Bmc
+from bcmetal_drivers.connection import BmcAddress, Credential, Trust, TrustKind
 from bcmetal_drivers.errors import BadAddress, Busy, DriverError, LockedOut, Refused, RejectedCredentials, Unsupported
 
 P = ParamSpec("P")

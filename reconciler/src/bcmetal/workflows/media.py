@@ -10,16 +10,8 @@ from bcmetal.store import media
 from bcmetal.store.values import SetNode, SetSighting
 from bcmetal.workflows.machine import Machine, Outcome
 from bcmetal.workflows.steps import power_on
-from bcmetal_drivers.capabilities import (
-    BootDevice,
-    BootMode,
-    BootOnce,
-    Power,
-    PowerState,
-    VirtualMedia,
-    need,
-    shows,
-)
+from bcmetal_drivers.capabilities import BootOnce, Power, VirtualMedia, need
+from bcmetal_drivers.resources import BootDevice, BootMode, PowerState
 
 PLAIN_HTTP_WHY = (
     "its medium is handed to the BMC over plain HTTP: whoever is on that wire may change what the machine boots"
@@ -83,7 +75,7 @@ async def insert_the_medium(m: Machine) -> Outcome:
 async def inserted(m: Machine) -> bool:
     """Whether a slot shows the medium of this very operation."""
     slots = await m.look(need(m.bmc, VirtualMedia).inserted)
-    return any(shows(slot, str(m.memo["media_url"])) for slot in slots)
+    return any(slot.shows(str(m.memo["media_url"])) for slot in slots)
 
 
 async def arm_the_cd(m: Machine) -> Outcome:

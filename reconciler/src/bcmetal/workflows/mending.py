@@ -20,18 +20,16 @@ from bcmetal_drivers.capabilities import (
     Baseline,
     BaselineMends,
     Bios,
-    BiosValue,
-    BootMode,
     BootModes,
-    KeyReset,
     SecureBoot,
     SecureBootKeys,
     TpmClear,
-    TrustKind,
     need,
     offers,
 )
+from bcmetal_drivers.connection import TrustKind
 from bcmetal_drivers.errors import DriverError, RejectedCredentials, Transient, Unsupported
+from bcmetal_drivers.resources import BiosValue, BootMode, KeyReset
 
 TRIES: Final = 2
 MEND_PATIENCE_S: Final = 900.0

@@ -17,8 +17,9 @@ from bcmetal.store import inventories, media
 from bcmetal.store.values import DriveSeen, SetDrives, SetSighting, StoreInventory
 from bcmetal.store.views import stamp
 from bcmetal.workflows.machine import Machine
-from bcmetal_drivers.capabilities import Identity, Inventory, VirtualMedia, need, offers
+from bcmetal_drivers.capabilities import VirtualMedia, need, offers
 from bcmetal_drivers.errors import Unsupported
+from bcmetal_drivers.resources import Identity, Inventory
 
 SKEW_MS: Final = 5 * 60 * 1000
 # Where we know what must be inserted: nothing, or what we offered. A machine that is new to us may hold anything.

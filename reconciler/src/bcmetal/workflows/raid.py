@@ -16,8 +16,9 @@ from bcmetal.store.values import MarkDrives, SetNode
 from bcmetal.workflows.bios import not_offered
 from bcmetal.workflows.machine import Machine, Outcome, Unsure
 from bcmetal.workflows.restarting import let_a_boot_apply, under_way
-from bcmetal_drivers.capabilities import Drive, DriveErase, Job, Jobs, JobState, Volumes, VolumeWanted, need, offers
+from bcmetal_drivers.capabilities import DriveErase, Jobs, Volumes, need, offers
 from bcmetal_drivers.errors import Unsupported
+from bcmetal_drivers.resources import Drive, Job, JobState, VolumeWanted
 
 JOB: Final = "raid_job"  # in the memo: what was asked last
 JOB_POLL_S: Final = 10.0

@@ -26,8 +26,9 @@ from bcmetal.workflows.machine import Machine, Outcome, Step
 from bcmetal.workflows.media import PLAIN_HTTP_WHY, arm, insert_the_medium, inserted
 from bcmetal.workflows.steps import clear_boot_override, eject_media, power_off, power_on, withdraw_the_medium
 from bcmetal.workflows.wrapped import once_more
-from bcmetal_drivers.capabilities import BootDevice, BootOnce, Power, PowerState, VirtualMedia, need, offers
+from bcmetal_drivers.capabilities import BootOnce, Power, VirtualMedia, need, offers
 from bcmetal_drivers.errors import Unsupported
+from bcmetal_drivers.resources import BootDevice, PowerState
 
 TOKEN_LASTS_US: Final = 24 * 3600 * SECOND  # its operation ends it sooner
 POWER_LOOK_S: Final = 30.0

@@ -11,8 +11,9 @@ from typing import Final
 from bcmetal.decisions import Again, Done, Failed
 from bcmetal.workflows.machine import Machine, Outcome
 from bcmetal.workflows.steps import clear_boot_override, power_off, power_on
-from bcmetal_drivers.capabilities import BootDevice, BootOnce, need, offers
+from bcmetal_drivers.capabilities import BootOnce, need, offers
 from bcmetal_drivers.errors import NotAsAsked, Refused, Unsupported
+from bcmetal_drivers.resources import BootDevice
 
 POLL_S: Final = 5.0
 LONGEST_POLL_S: Final = 60.0

@@ -24,17 +24,8 @@ from bcmetal.store import leases, logins, meta
 from bcmetal.store.logins import LEFT, ROTATING
 from bcmetal.store.values import BmcRow, MoveSealed, SetBmc
 from bcmetal.workflows.machine import Machine, Outcome
-from bcmetal_drivers.capabilities import (
-    Account,
-    AccountControl,
-    AccountPolicy,
-    Accounts,
-    Bmc,
-    Credential,
-    Readings,
-    need,
-    offers,
-)
+from bcmetal_drivers.capabilities import AccountControl, Accounts, Bmc, Readings, need, offers
+from bcmetal_drivers.connection import Credential
 from bcmetal_drivers.errors import (
     Malformed,
     MaybeSent,
@@ -45,6 +36,7 @@ from bcmetal_drivers.errors import (
     Unsupported,
 )
 from bcmetal_drivers.quirks import quirks_of
+from bcmetal_drivers.resources import Account, AccountPolicy
 from bcmetal_drivers.schemes import IPMI
 
 SENDS: Final = 6

@@ -41,8 +41,9 @@ from bcmetal.workflows.steps import (
     withdraw_what_we_offered,
 )
 from bcmetal.workflows.wrapped import once_more
-from bcmetal_drivers.capabilities import Baseline, BmcReset, Identifies, Power, PowerAction, PowerState, need, offers
+from bcmetal_drivers.capabilities import Baseline, BmcReset, Identifies, Power, need, offers
 from bcmetal_drivers.errors import MaybeSent, Refused, Transient, Unsupported
+from bcmetal_drivers.resources import PowerAction, PowerState
 
 SOFT_PATIENCE_S: Final = 300.0
 SOFT_POLL_S: Final = 5.0

@@ -9,18 +9,9 @@ from bcmetal.store import agent_tasks, boot_tokens, media
 from bcmetal.store.values import SetNode, SetSighting
 from bcmetal.workflows.identity import changed_identity
 from bcmetal.workflows.machine import Machine, Outcome
-from bcmetal_drivers.capabilities import (
-    BootDevice,
-    BootOnce,
-    Identifies,
-    Power,
-    PowerAction,
-    PowerState,
-    VirtualMedia,
-    need,
-    offers,
-)
+from bcmetal_drivers.capabilities import BootOnce, Identifies, Power, VirtualMedia, need, offers
 from bcmetal_drivers.errors import DriverError, Unsupported
+from bcmetal_drivers.resources import BootDevice, PowerAction, PowerState
 
 SOON_S = 0.25  # most BMCs are there at once; the others are asked less and less often
 POLL_S = 2.0

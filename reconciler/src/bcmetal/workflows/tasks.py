@@ -16,7 +16,8 @@ from bcmetal.workflows.machine import Machine, Outcome
 from bcmetal.workflows.ramdisk import boot_anew, token_lost
 from bcmetal_agent import wire
 from bcmetal_agent.wire_tasks import Kind
-from bcmetal_drivers.capabilities import Power, PowerState, need
+from bcmetal_drivers.capabilities import Power, need
+from bcmetal_drivers.resources import PowerState
 
 T = TypeVar("T")
 SILENT_S: Final = 120.0  # its polls come every 20 s, its reports every few

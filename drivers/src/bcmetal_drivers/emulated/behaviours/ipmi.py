@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from bcmetal_drivers.capabilities import BootDevice
 from bcmetal_drivers.emulated.behaviours.profile import IPMI, Behaviour
 from bcmetal_drivers.emulated.faults import Rule
+from bcmetal_drivers.resources import BootDevice
 
 OPERATOR: Final = 3
 
