@@ -23,6 +23,7 @@ NEEDED: Final[dict[str, Action]] = {
     **dict.fromkeys(("setMaintenance", "setProtected", "identify", "resetBmc"), Action.OPERATE),
     **dict.fromkeys(("readSensors", "readEventLog", "clearEventLog"), Action.OPERATE),
     **dict.fromkeys(("rescue", "unrescue", "console", "consoleWays"), Action.RESCUE),
+    **dict.fromkeys(("openConsole", "typeConsole", "closeConsole"), Action.RESCUE),
     **dict.fromkeys(("commission", "release"), Action.ERASE),
     **dict.fromkeys(("retire", "remove"), Action.RETIRE),
     **dict.fromkeys(("setBmcCredentials", "rotateBmcCredentials"), Action.CREDENTIALS),
@@ -37,6 +38,8 @@ BODIES: Final[dict[str, dict[str, Any]]] = {
     "setProtected": {"on": False},
     "update": {"assetTag": "x"},
     "plan": {"verb": "inspect"},
+    "typeConsole": {"consoleId": "cs_" + "0" * 26, "data": "aGk="},
+    "closeConsole": {"consoleId": "cs_" + "0" * 26},
 }
 JOINING: Final[dict[str, dict[str, dict[str, Any]]]] = {
     "joinTokens": {

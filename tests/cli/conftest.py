@@ -1,4 +1,4 @@
-"""A site that machines join, for the command line."""
+"""For the command line: a daemon with its emulated rack, and a site that machines join."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from bcmetal.demo.site import Site, emulated_site
 from bcmetal.store.engine import open_store
 from cli.join_door import Door, open_door
+from cli.running import Ran, Run, invoke
 from join.site import JoinSite
 
 
@@ -27,3 +29,19 @@ def door(tmp_path: Path, empty_database: Path) -> Iterator[Door]:
     with open_door(site, tmp_path) as opened:
         yield opened
     site.close()
+
+
+@pytest.fixture(scope="package")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with emulated_site(tmp_path_factory.mktemp("site"), redfish=3, ipmi=1) as running:
+        yield running
+
+
+@pytest.fixture(scope="package")
+def run(site: Site) -> Run:
+    """`bcmetal --profile … WORDS`."""
+
+    def at_the_site(*words: str, stdin: str | None = None) -> Ran:
+        return invoke("--profile", str(site.profile_file), *words, stdin=stdin)
+
+    return at_the_site

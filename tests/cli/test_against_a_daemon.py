@@ -13,28 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from bcmetal.demo.site import IPMI_POOL, Site, emulated_site
+from bcmetal.demo.site import IPMI_POOL, Site
 from bcmetal.install.local import create_key, revoke_key
 from cli.running import Ran, Run, invoke
 
 pytestmark = pytest.mark.slow
 _numbers = itertools.count(1)
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with emulated_site(tmp_path_factory.mktemp("site"), redfish=3, ipmi=1) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def run(site: Site) -> Run:
-    """`bcmetal --profile … WORDS`."""
-
-    def at_the_site(*words: str, stdin: str | None = None) -> Ran:
-        return invoke("--profile", str(site.profile_file), *words, stdin=stdin)
-
-    return at_the_site
 
 
 def enroll(run: Run, site: Site, n: int, name: str, *more: str) -> Ran:

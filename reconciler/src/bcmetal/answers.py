@@ -261,6 +261,21 @@ class ConsoleWaysAnswer(Answer):
     ways: list[ConsoleWay] | None
 
 
+class ConsoleLine(Answer):
+    """One line of an open console: of these, what there is to say. An empty one says that it is open still."""
+
+    console_id: str | None = Field(None, description="the first line")
+    data: str | None = Field(None, description="what the machine wrote, in base64")
+    lost: int | None = Field(None, description="bytes before `data` that nobody read in time")
+    untaken: int | None = Field(None, description="typed bytes that the BMC did not take: the machine may be off")
+    ended: str | None = Field(None, description="the last line: why it ended")
+
+
+class ConsoleTyped(Answer):
+    console_id: str
+    typed: int = Field(description="bytes")
+
+
 class StepRun(Answer):
     step: str
     attempt: int

@@ -10,17 +10,19 @@ The key goes only to a server whose certificate was compared with the pin (or ve
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import http.client
 import json
 import os
+import socket
 import ssl
 import stat
 import time
 import tomllib
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -37,6 +39,7 @@ CONNECT_S: Final = 10.0
 ANSWER_S: Final = 60.0
 PATIENCE_S: Final = 60.0  # how long RATE_LIMITED and UNAVAILABLE are waited for, all told
 ANSWER_LIMIT_BYTES: Final = 64 * 2**20
+LINE_LIMIT_BYTES: Final = 2**20
 
 
 class ClientFault(Exception):
@@ -196,17 +199,9 @@ class Client:
     """Calls methods of the API. Not for several threads at once."""
 
     def __init__(self, profile: Profile) -> None:
-        parts = urlsplit(profile.address)
-        if parts.scheme != "https" or not parts.hostname:
-            raise ProfileFault(f"address: {profile.address!r} is not of the form https://HOST[:PORT]")
         self.profile = profile
         self._key = read_private(profile.key_file)
-        try:
-            self._connection = _PinnedConnection(
-                parts.hostname, parts.port or 8443, profile.fingerprint, profile.ca_file
-            )
-        except (OSError, ssl.SSLError) as e:
-            raise ProfileFault(f"{profile.ca_file}: {e}") from e
+        self._connection = _connection_to(profile)
 
     def __enter__(self) -> Client:
         return self
@@ -224,6 +219,23 @@ class Client:
         except (http.client.HTTPException, OSError) as e:
             self._connection.close()
             raise self._unreachable(e) from e
+
+    def answering(self, group: str, method: str, body: Mapping[str, Any]) -> Answering:
+        """A method that goes on answering, line by line, on a connection of its own. Not waited for while the daemon is too busy."""
+        connection = _connection_to(self.profile)
+        try:
+            connection.request("POST", f"/api/compute/{group}/{method}", json.dumps(body).encode(), self._headers(True))
+            response = connection.getresponse()
+            if response.status >= 400:
+                doc = _json_of(response.read(ANSWER_LIMIT_BYTES))
+                raise _api_error(response.status, doc, response.getheader("Retry-After"))
+        except (http.client.HTTPException, OSError) as e:
+            connection.close()
+            raise self._unreachable(e) from e
+        except ApiError:
+            connection.close()
+            raise
+        return Answering(connection, response)
 
     def mutate(self, group: str, method: str, body: Mapping[str, Any]) -> Json:
         """As `call`; with an idempotency key of its own when none is given, so that a lost answer can be asked for again."""
@@ -265,10 +277,8 @@ class Client:
         return Unreachable(f"no daemon at {self.profile.address}: {what}")
 
     def _exchange(self, how: str, path: str, body: Mapping[str, Any] | None) -> Json:
-        headers = {"Authorization": f"Bearer {self._key.get_secret_value()}", "Accept": "application/json"}
-        if body is not None:
-            headers["Content-Type"] = "application/json"
-        self._connection.request(how, path, None if body is None else json.dumps(body).encode(), headers)
+        written = None if body is None else json.dumps(body).encode()
+        self._connection.request(how, path, written, self._headers(body is not None))
         with self._connection.getresponse() as response:
             raw = response.read(ANSWER_LIMIT_BYTES)
             length = response.getheader("Content-Length", "")
@@ -285,6 +295,62 @@ class Client:
         if status < 400 and isinstance(doc, dict):
             return doc
         raise _api_error(status, doc, retry_after)
+
+    def _headers(self, has_body: bool) -> dict[str, str]:
+        headers = {"Authorization": f"Bearer {self._key.get_secret_value()}", "Accept": "application/json"}
+        return {**headers, "Content-Type": "application/json"} if has_body else headers
+
+
+class Answering:
+    """The lines of an answer that goes on, as JSON objects; a line is waited for as long as for a whole answer elsewhere."""
+
+    def __init__(self, connection: http.client.HTTPSConnection, response: http.client.HTTPResponse) -> None:
+        self._connection = connection
+        self._sock = connection.sock
+        self._response = response
+
+    def __enter__(self) -> Answering:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
+        self._response.close()
+        self._connection.close()
+
+    def __iter__(self) -> Iterator[Json]:
+        """Ends where the daemon or `hang_up` ended it. Raises Unreachable where it went silent."""
+        while True:
+            try:
+                line = self._response.readline(LINE_LIMIT_BYTES)
+            except TimeoutError as e:
+                raise Unreachable("the daemon says nothing more") from e
+            except (http.client.HTTPException, OSError, ValueError):  # hung up, by whichever side
+                return
+            found = _json_of(line)
+            if not line.endswith(b"\n") or not isinstance(found, dict):
+                return
+            yield found
+
+    def hang_up(self) -> None:
+        """From another thread."""
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
+
+
+def _json_of(raw: bytes) -> object:
+    try:
+        return json.loads(raw)
+    except ValueError:
+        return None
+
+
+def _connection_to(profile: Profile) -> _PinnedConnection:
+    parts = urlsplit(profile.address)
+    if parts.scheme != "https" or not parts.hostname:
+        raise ProfileFault(f"address: {profile.address!r} is not of the form https://HOST[:PORT]")
+    try:
+        return _PinnedConnection(parts.hostname, parts.port or 8443, profile.fingerprint, profile.ca_file)
+    except (OSError, ssl.SSLError) as e:
+        raise ProfileFault(f"{profile.ca_file}: {e}") from e
 
 
 _READS: Final = frozenset({"list", "get", "inventory", "timeline", "plan", "export"})

@@ -29,6 +29,7 @@ from bcmetal.boot.policy import fetch_policy
 from bcmetal.boot.pxe import beside, pxe_app
 from bcmetal.boot.shelf import Shelf
 from bcmetal.clock import SystemClock, system_entropy
+from bcmetal.consoles import Consoles
 from bcmetal.engine import Engine
 from bcmetal.errors import BcmetalError, InvalidInput
 from bcmetal.events import Feed
@@ -95,6 +96,7 @@ class Daemon:
                 images=shelf.folder,
             )
             self.joins = joins
+            consoles = Consoles(store, clock, lines)
             services = Services(
                 store=store,
                 settings=self.settings,
@@ -108,6 +110,7 @@ class Daemon:
                 held=lambda: presence.differs is not None,
                 roots=joins.roots,
                 shelf=shelf,
+                consoles=consoles,
             )
             try:
                 await joins.open()
@@ -171,6 +174,8 @@ class Daemon:
             stop.set()
             ticks.shutdown(wait=False)
             await feed.close()
+            if services.consoles is not None:
+                await services.consoles.close()
             api.should_exit = media.should_exit = True
             engine.wake()
             results = await asyncio.gather(*tasks, return_exceptions=True)

@@ -446,6 +446,25 @@ class ReadEventLog(NodeMutation):
     limit: int = Field(100, ge=1, le=500)
 
 
+ConsoleId = Annotated[str, StringConstraints(pattern=r"^cs_[0-9a-hjkmnp-tv-z]{26}$")]
+
+
+class OpenConsole(OfNode, Change):
+    """The machine's serial console, through its BMC."""
+
+
+class TypeConsole(OfNode):
+    """`data`: what is typed, in base64, at most 4096 bytes of it. `sendBreak`: the serial line's break, before it."""
+
+    console_id: ConsoleId
+    data: Annotated[str, StringConstraints(max_length=5464)] = ""
+    send_break: bool = False
+
+
+class CloseConsole(OfNode):
+    console_id: ConsoleId
+
+
 class SetBmcCredentials(NodeMutation):
     username: Username
     password: Password

@@ -18,6 +18,7 @@ from starlette.responses import JSONResponse, Response
 from bcmetal import __version__
 from bcmetal.api import (  # each registers its methods
     audit,
+    consoles,
     enrolling,
     erasure,
     freeze,
@@ -53,7 +54,9 @@ from bcmetal_agent.wire import TRUST_BUNDLE_PATH
 
 log = logging.getLogger(__name__)
 
-REGISTERED: Final = (audit, enrolling, erasure, freeze, images, join_requests, join_tokens, joined, logs, metal, reads)
+REGISTERED: Final = (
+    *(audit, consoles, enrolling, erasure, freeze, images, join_requests, join_tokens, joined, logs, metal, reads),
+)
 HELD_REASON: Final = "configuration-differs"
 BODY_LIMIT: Final = 256 * 1024
 

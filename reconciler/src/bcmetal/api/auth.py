@@ -90,3 +90,11 @@ def by_certificate(scope: Mapping[str, Any], settings: Settings) -> Identity | N
     name = f"cert:{common_name}"
     tenant = settings.tenant_of(name)
     return None if tenant is None else Identity(name, tenant)
+
+
+async def still_proven(services: Services, who: Identity) -> bool:
+    """Whether what proved this identity is good still: for what goes on after its call was answered."""
+    if who.key_id is None:
+        return services.settings().tenant_of(who.name) == who.tenant_id
+    row = await services.store.read(keys.by_id, who.key_id)
+    return row is not None and row.is_live(services.clock())

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from bcmetal.answers import Answer
 from bcmetal.api.access import Identity
 from bcmetal.boot.shelf import Shelf
+from bcmetal.consoles import Consoles
 from bcmetal.decisions import Micros, PoolPolicy
 from bcmetal.errors import Internal
 from bcmetal.events import Feed
@@ -41,6 +42,7 @@ class Services:
     feed: Feed | None = None  # None: no /events
     roots: Callable[[], Sequence[str]] = tuple  # as PEM, first the one to pin; empty: there is no CA yet
     shelf: Shelf | None = None  # None: no images here
+    consoles: Consoles | None = None  # None: none is opened here
     held: Callable[[], bool] = lambda: False  # nothing is served: this daemon disagrees with another one
 
 

@@ -38,7 +38,7 @@ _LOOKING = {
     "plan": Entry("bcmetal.cli.look:plan", "What a verb would do, without doing it."),
     "timeline": Entry("bcmetal.cli.look:timeline", "What was done to a node, step by step."),
     "inventory": Entry("bcmetal.cli.look:inventory", "What is in the machine."),
-    "console": Entry("bcmetal.cli.node_bmc:console", "The ways to a machine's serial console, and what to type there."),
+    "console": Entry("bcmetal.cli.console:console", "A machine's serial console in this terminal, or the ways to it."),
     "log": Entry("bcmetal.cli.log:log", "What the agent did on the machine, and what it logged."),
 }
 _NODES = {

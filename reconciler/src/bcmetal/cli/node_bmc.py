@@ -1,4 +1,4 @@
-"""What a machine's BMC tells and does beside its way: sensors, its event log, the light, its own restart, the serial console."""
+"""What a machine's BMC tells and does beside its way: sensors, its event log, the light, its own restart."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from bcmetal.text import ago, clean
 
 READ_S = 300.0
 
-_node = click.argument("node")
-_last = click.option("--last", is_flag=True, help="Do not ask the BMC: as it was read last.")
+node_argument = click.argument("node")
+last_option = click.option("--last", is_flag=True, help="Do not ask the BMC: as it was read last.")
 
 
-def _read(
+def read_and_show(
     session: Session, node: str, how: tuple[str, str, str], body: Mapping[str, Any], show: Callable[[Any], None], last: bool
 ) -> None:  # fmt: skip
     """`how`: the words for it, the method that asks the BMC, the method that answers what it said."""
@@ -48,13 +48,13 @@ Examples:
   bcmetal --json node sensors r3u17 --last | jq '.sensors[] | select(.health != "ok")'
 """
 )
-@_node
-@_last
+@node_argument
+@last_option
 @shared_options
 @with_session
 def sensors(session: Session, /, node: str, last: bool) -> None:
     """Read what NODE's BMC measures now."""
-    _read(session, node, ("sensors", "readSensors", "sensors"), {}, _show_sensors, last)
+    read_and_show(session, node, ("sensors", "readSensors", "sensors"), {}, _show_sensors, last)
 
 
 def _show_sensors(answer: Mapping[str, Any]) -> None:
@@ -86,14 +86,14 @@ Examples:
   bcmetal --json node events r3u17 --last
 """
 )
-@_node
+@node_argument
 @click.option("--limit", type=click.IntRange(1, 500), default=100, show_default=True, help="The newest so many.")
-@_last
+@last_option
 @shared_options
 @with_session
 def events(session: Session, /, node: str, limit: int, last: bool) -> None:
     """Read the newest entries of the event log of NODE's BMC, oldest first."""
-    _read(session, node, ("events", "readEventLog", "eventLog"), {"limit": limit}, _show_events, last)
+    read_and_show(session, node, ("events", "readEventLog", "eventLog"), {"limit": limit}, _show_events, last)
 
 
 def _show_events(answer: Mapping[str, Any]) -> None:
@@ -148,38 +148,3 @@ Examples:
 def reset_bmc(session: Session, /, nodes: tuple[str, ...], hard: bool, **common: Any) -> None:
     """Restart BMCs, and see that they stay back. The machines go on."""
     ask_each(session, "reset-bmc", "resetBmc", nodes, how_of(common), lambda _: {"hard": hard or None})
-
-
-@click.command(
-    epilog="""\b
-Examples:
-  bcmetal console r3u17
-"""
-)
-@_node
-@_last
-@shared_options
-@with_session
-def console(session: Session, /, node: str, last: bool) -> None:
-    """Say how to get at the serial console of NODE, by an account of its BMC's. That it was asked is an audited event."""
-    _read(session, node, ("ways to the console", "console", "consoleWays"), {}, _show_ways, last)
-
-
-def _show_ways(answer: Mapping[str, Any]) -> None:
-    if not answer["ways"]:
-        click.echo("the BMC offers no way to the serial console that is switched on")
-    for way in answer["ways"]:
-        click.echo(clean(f"  {_line(way)}"))
-        if way["how"]:
-            click.echo(clean(f"      then {way['how']}"))
-
-
-def _line(way: Mapping[str, Any]) -> str:
-    host, port = way["host"], way["port"]
-    lines = {
-        "ssh": f"ssh -p {port} USER@{host}",
-        "ipmi-sol": f"ipmitool -I lanplus -H {host} -p {port} -U USER -a sol activate",
-        "telnet": f"telnet {host} {port}",
-        "web": f"https://{f'[{host}]' if ':' in host else host}:{port}/",
-    }
-    return lines.get(str(way["kind"]), f"{way['kind']}: {host}:{port}")

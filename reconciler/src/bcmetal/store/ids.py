@@ -6,7 +6,7 @@ from typing import Final
 
 from bcmetal.decisions import Micros
 
-PREFIXES: Final = frozenset({"nd", "op", "ev", "au", "iv", "er", "bm", "ky", "jr", "jc", "bt", "as", "at"})
+PREFIXES: Final = frozenset({"nd", "op", "ev", "au", "iv", "er", "bm", "ky", "jr", "jc", "bt", "as", "at", "cs"})
 ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
 ENTROPY_BYTES: Final = 10
 

@@ -33,6 +33,7 @@ class KeyRow:
 
 _INSERT: Final = sql_insert(api_keys)
 _FIND: Final = select(api_keys).where(api_keys.c.sha256 == bindparam("sha256"))
+_BY_ID: Final = select(api_keys).where(api_keys.c.key_id == bindparam("key_id"))
 _LIST: Final = select(api_keys).order_by(api_keys.c.identity, api_keys.c.created_at)
 _REVOKE: Final = (
     update(api_keys)
@@ -77,6 +78,12 @@ def insert(
 def find_by_sha256(c: Connection, sha256: bytes) -> KeyRow | None:
     """Also one that is expired or revoked: see `is_live`."""
     row = c.execute(_FIND, {"sha256": sha256}).one_or_none()
+    return None if row is None else _row(row)
+
+
+def by_id(c: Connection, key_id: str) -> KeyRow | None:
+    """Also one that is expired or revoked."""
+    row = c.execute(_BY_ID, {"key_id": key_id}).one_or_none()
     return None if row is None else _row(row)
 
 
