@@ -12,14 +12,15 @@ from bcmetal.store.values import NodeRow
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """`scheme`: the BMC's, None while it was never reached; `cred_ref`: the credential of the configuration that it uses. Nothing here may
-    change while the workflow runs, but for these."""
+    """`scheme`: the BMC's, None while it was never reached; `cred_ref`: the credential of the configuration that it uses; `profile`: that
+    of the last commission. Nothing here may change while the workflow runs, but for these."""
 
     input: Mapping[str, Any]
     pool: Pool
     settings: Settings
     scheme: str | None
     cred_ref: str | None = None
+    profile: str | None = None
 
     @property
     def has_label(self) -> bool:
@@ -34,6 +35,11 @@ class Asked:
     @property
     def commission_profile(self) -> CommissionProfile | None:
         return self.settings.profiles.commission.get(str(self.input.get("profile") or self.pool.commission))
+
+    @property
+    def commissioned_by(self) -> CommissionProfile | None:
+        """What the machine was made by, for verbs whose own profile is of another kind."""
+        return self.settings.profiles.commission.get(self.profile or self.pool.commission)
 
     @property
     def release_profile(self) -> ReleaseProfile | None:
@@ -72,4 +78,5 @@ def asked_of(node: NodeRow | None, given: Mapping[str, Any], pool: Pool, setting
     if node is None:
         return Asked(given, pool, settings, None)
     scheme = node.bmc.scheme or None if node.bmc is not None else None
-    return Asked(given, pool, settings, scheme, node.bmc.cred_ref if node.bmc is not None else None)
+    cred_ref = node.bmc.cred_ref if node.bmc is not None else None
+    return Asked(given, pool, settings, scheme, cred_ref, node.profile)

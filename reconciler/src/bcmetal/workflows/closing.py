@@ -2,61 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from bcmetal.decisions import Again, Done
 from bcmetal.settings import CommissionProfile
 from bcmetal.states import Verb
 from bcmetal.workflows.machine import Machine, Outcome
-from bcmetal_drivers.capabilities import HostWays, NetworkWays, need, offers
+from bcmetal_drivers.capabilities import HostWay, HostWays, NetworkWays, need, offers
 from bcmetal_drivers.errors import NotAsAsked, Refused, Unsupported
 
 KCS: Final = "kcs"  # every BMC has it; few tell whether it is open
 OWN_WAYS: Final = {"ipmi": "ipmi-over-lan"}  # by the scheme of the BMC's address
+TRIED: Final = "ways_tried"  # in the memo: way → why it is open still
 
 
 async def close_the_host_ways(m: Machine) -> Outcome:
     """Each that the maker lets be closed, and read back; what stays open is told by the condition `host-interface`."""
     profile = _profile(m)
     if profile is not None and not profile.close_host_ways:
-        _told(m, "left-open", "the commission profile leaves the host's ways into its BMC open")
-        return Done()
-    if not offers(m.bmc, HostWays):
-        _told(m, "unknown", "this BMC does not tell by which ways its host can reach it without a password")
-        return Done()
+        return _told(m, "left-open", "the commission profile leaves the host's ways into its BMC open")
     try:
         ways = await m.look(need(m.bmc, HostWays).host_ways)
     except Unsupported:
-        _told(m, "unknown", "this BMC does not tell by which ways its host can reach it without a password")
-        return Done()
-    tried: dict[str, str] = dict(m.memo.get("ways_tried") or {})
-    for way in ways:
-        if way.open is False or not way.closable or way.name in tried:
-            continue
-        try:
-            await m.act(need(m.bmc, HostWays).close_host_way, way.name)
-        except (Unsupported, Refused, NotAsAsked) as error:
-            m.remember(ways_tried={**tried, way.name: str(error)[:200]})
-        else:
-            m.remember(ways_tried={**tried, way.name: "the BMC acknowledged, and shows it open"})
+        return _told(m, "unknown", "this BMC does not tell by which ways its host can reach it without a password")
+    left = [way for way in ways if way.open is not False]  # one of which nothing is known may be open
+    if await _close_one(m, left, need(m.bmc, HostWays).close_host_way):
         return Again("looks whether the host's way into its BMC is closed", 0.0)
-    still = [
-        f"{way.name} ({tried[way.name]})" if way.name in tried else way.name for way in ways if way.open is not False
-    ]
+    still = _named(m, left)
     if not any(way.name.startswith(KCS) for way in ways):
         still.append(f"{KCS} (of which this BMC tells nothing)")
     if still:
-        _told(m, "open", f"root on this machine can reach its BMC without a password: {', '.join(still)}")
-    else:
-        m.condition("host-interface", "ok")
+        return _told(m, "open", f"root on this machine can reach its BMC without a password: {', '.join(still)}")
+    m.condition("host-interface", "ok")
     return Done()
-
-
-def _profile(m: Machine) -> CommissionProfile | None:
-    """A release names one of its own kind: then it is the one that the machine was commissioned by."""
-    if m.operation.verb == Verb.RELEASE:
-        return m.settings.profiles.commission.get(m.node.profile or m.pool.commission)
-    return m.asked.commission_profile
 
 
 async def close_the_network_ways(m: Machine) -> Outcome:
@@ -71,28 +50,42 @@ async def close_the_network_ways(m: Machine) -> Outcome:
         ways = await m.look(need(m.bmc, NetworkWays).network_ways)
     except Unsupported:
         return Done()
-    ours = OWN_WAYS.get(m.address.scheme)
-    weak = [way for way in ways if way.open and way.name != ours]
-    tried: dict[str, str] = dict(m.memo.get("network_ways_tried") or {})
-    for way in weak:
-        if not way.closable or way.name in tried:
-            continue
-        try:
-            await m.act(need(m.bmc, NetworkWays).close_network_way, way.name)
-        except (Unsupported, Refused, NotAsAsked) as error:
-            m.remember(network_ways_tried={**tried, way.name: str(error)[:200]})
-        else:
-            m.remember(network_ways_tried={**tried, way.name: "the BMC acknowledged, and shows it open"})
+    weak = [way for way in ways if way.open and way.name != OWN_WAYS.get(m.address.scheme)]
+    if await _close_one(m, weak, need(m.bmc, NetworkWays).close_network_way):
         return Again("looks whether the BMC's weak way in is closed", 0.0)
     if weak:
-        still = ", ".join(f"{way.name} ({tried[way.name]})" if way.name in tried else way.name for way in weak)
-        m.condition(
-            "network-interface", "warning", "open", f"its BMC's network has weak ways in that stay open: {still}"
-        )
+        text = f"its BMC's network has weak ways in that stay open: {', '.join(_named(m, weak))}"
+        m.condition("network-interface", "warning", "open", text)
     else:
         m.condition("network-interface", "ok")
     return Done()
 
 
-def _told(m: Machine, reason: str, why: str) -> None:
+async def _close_one(m: Machine, left: Iterable[HostWay], close: Callable[[str], None]) -> bool:
+    """Each is tried once; False: there is none left to try."""
+    tried: dict[str, str] = dict(m.memo.get(TRIED) or {})
+    way = next((way for way in left if way.closable and way.name not in tried), None)
+    if way is None:
+        return False
+    why = "the BMC acknowledged, and shows it open"
+    try:
+        await m.act(close, way.name)
+    except (Unsupported, Refused, NotAsAsked) as error:
+        why = str(error)[:200]
+    m.remember(**{TRIED: {**tried, way.name: why}})
+    return True
+
+
+def _named(m: Machine, left: Iterable[HostWay]) -> list[str]:
+    tried: dict[str, str] = m.memo.get(TRIED) or {}
+    return [f"{way.name} ({tried[way.name]})" if way.name in tried else way.name for way in left]
+
+
+def _profile(m: Machine) -> CommissionProfile | None:
+    """A release has a profile of its own kind, which says nothing of this."""
+    return m.asked.commissioned_by if m.operation.verb == Verb.RELEASE else m.asked.commission_profile
+
+
+def _told(m: Machine, reason: str, why: str) -> Outcome:
     m.condition("host-interface", "warning", reason, why)
+    return Done()

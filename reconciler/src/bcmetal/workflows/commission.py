@@ -37,8 +37,6 @@ h. power_off_at_the_end, eject_media_at_the_end, withdraw_the_medium_at_the_end,
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Sequence
 
@@ -52,7 +50,7 @@ from bcmetal.workflows.erasing_inside import INSIDE, intend_the_erase
 from bcmetal.workflows.firmware import bring_the_firmware
 from bcmetal.workflows.inside import look_from_inside
 from bcmetal.workflows.machine import Machine, Outcome, Step
-from bcmetal.workflows.observing import note_inventory
+from bcmetal.workflows.observing import digest_of, note_inventory
 from bcmetal.workflows.raid import lay_out_the_raid
 from bcmetal.workflows.ramdisk import LEAVE, START
 from bcmetal.workflows.rotating import rotate_the_password
@@ -104,8 +102,7 @@ async def record_the_baseline(m: Machine) -> Outcome:
     if not offers(m.bmc, Baseline):
         return Done()
     doc = dict(await m.look(need(m.bmc, Baseline).baseline))
-    digest = hashlib.sha256(json.dumps(doc, sort_keys=True).encode()).hexdigest()
-    m.note(StoreBaseline(digest, doc))
+    m.note(StoreBaseline(digest_of(doc), doc))
     return Done()
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import replace
 from typing import Final
 
@@ -18,7 +16,7 @@ from bcmetal.store.agent_tasks import AgentTaskRow
 from bcmetal.store.values import DriveSeen, SetDrives, SetIdentifiers, SetNode, StoreInventory
 from bcmetal.workflows.identity import changed_identity, identifiers_of
 from bcmetal.workflows.machine import Machine, Outcome
-from bcmetal.workflows.observing import note_inventory, usable_drives
+from bcmetal.workflows.observing import digest_of, note_inventory, usable_drives
 from bcmetal.workflows.tasks import result_of, task
 from bcmetal_agent import wire
 from bcmetal_agent.wire_inventory import Disk, Inventory
@@ -50,15 +48,11 @@ async def look_from_inside(m: Machine) -> Outcome:
         return Failed("identity-changed", f"from inside, the machine is another one: {changed}")
     m.note(SetIdentifiers("agent", identifiers_of(said, "agent")))
     doc = wire.to_doc(seen)
-    m.note(StoreInventory(m.new_id("iv"), "agent", _digest(seen), dict(seen.notes), doc))
+    m.note(StoreInventory(m.new_id("iv"), "agent", digest_of(stable(seen)), dict(seen.notes), doc))
     shown = await _shown(m)
     _compare(m, seen, shown)
     await _know_the_disks(m, seen, shown)
     return Done()
-
-
-def _digest(seen: Inventory) -> str:
-    return hashlib.sha256(json.dumps(stable(seen), sort_keys=True).encode()).hexdigest()
 
 
 async def _shown(m: Machine) -> SeenInventory | None:

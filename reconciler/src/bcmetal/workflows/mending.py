@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from bcmetal.comparing.baselines import AT_A_BOOT, AT_ONCE, Change, Mend, Ours, changes
 from bcmetal.decisions import Again, Done, Failed
-from bcmetal.settings import CommissionProfile
 from bcmetal.states import Disks
 from bcmetal.store import baselines, inventories
 from bcmetal.store.values import SetNode
@@ -62,7 +61,7 @@ async def mend_the_bmc(m: Machine) -> Outcome:
 
 async def mend_the_firmware(m: Machine) -> Outcome:
     """What has an image in the machine's firmware baseline is brought back to it; the rest is named by the comparison."""
-    profile = commissioned_by(m)
+    profile = m.asked.commissioned_by
     if profile is None or profile.firmware is None:
         return Done()
     names: frozenset[str] = frozenset()
@@ -142,13 +141,8 @@ def _may(m: Machine, change: Change) -> bool:
     """Keys are reset only where the profile says whose they are: there is no other way back."""
     if change.mend is not Mend.SECURE_BOOT_KEYS:
         return True
-    profile = commissioned_by(m)
+    profile = m.asked.commissioned_by
     return profile is not None and profile.secure_boot_keys == "factory"
-
-
-def commissioned_by(m: Machine) -> CommissionProfile | None:
-    """The profile that the machine was last commissioned by."""
-    return m.settings.profiles.commission.get(m.node.profile or m.pool.commission)
 
 
 async def _mend(m: Machine, wanted: Sequence[Change], before: Mapping[str, Any]) -> Outcome:

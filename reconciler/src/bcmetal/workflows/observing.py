@@ -80,6 +80,11 @@ def usable_drives(seen: Inventory) -> list[DriveSeen]:
     return list(found.values())
 
 
+def digest_of(doc: Mapping[str, Any]) -> str:
+    """Of a JSON document, whatever the order of its keys."""
+    return hashlib.sha256(json.dumps(doc, sort_keys=True).encode()).hexdigest()
+
+
 def identity_of(m: Machine, seen: Inventory) -> Identity:
     """Who it is; MACs that could not be read this time are those that were known."""
     if seen.sections.get("nics", "ok") in WHOLE:
@@ -101,7 +106,7 @@ async def note_inventory(m: Machine, seen: Inventory, *, accept: bool = False) -
     gone = missing(None if accept else before, found, kept, told_at)
     if gone:
         kept["missing"] = gone
-    digest = hashlib.sha256(json.dumps(stable(kept), sort_keys=True).encode()).hexdigest()
+    digest = digest_of(stable(kept))
     told = tuple(one.doc() for one in found[:TOLD])
     m.note(
         StoreInventory(

@@ -48,7 +48,7 @@ def _profile(m: Machine) -> CommissionProfile | None:
     if m.operation.verb != Verb.RELEASE:
         return m.asked.commission_profile
     erases = m.asked.release_profile is not None and m.asked.release_profile.erases
-    return m.settings.profiles.commission.get(m.node.profile or m.pool.commission) if erases else None
+    return m.asked.commissioned_by if erases else None
 
 
 async def delete_volumes_on(m: Machine, serials: Collection[str]) -> Outcome:

@@ -15,8 +15,6 @@ What fails brings the machine back up, and says so in the condition `service`.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
@@ -27,29 +25,27 @@ from bcmetal.store import baselines
 from bcmetal.store.values import SetSighting, StoreBaseline
 from bcmetal.workflows.asked import Asked
 from bcmetal.workflows.bios import reset_the_keys, set_secure_boot, set_the_bios, set_the_boot_mode
+from bcmetal.workflows.bmc_restart import ask_for_a_restart, asked_for, seen_back
 from bcmetal.workflows.closing import close_the_host_ways
 from bcmetal.workflows.firmware import BROUGHT, bring_the_firmware
 from bcmetal.workflows.machine import Machine, Outcome, Step, Unsure
+from bcmetal.workflows.observing import digest_of
 from bcmetal.workflows.restarting import stop, under_way
 from bcmetal.workflows.steps import (
-    UNKNOWN_POLL_S,
-    UNKNOWN_WHY,
     clear_what_we_armed,
     know_the_machine,
     power_off,
     power_on,
+    wait_to_be_told,
     withdraw_what_we_offered,
 )
 from bcmetal.workflows.wrapped import once_more
-from bcmetal_drivers.capabilities import Baseline, BmcReset, Identifies, Power, need, offers
-from bcmetal_drivers.errors import MaybeSent, Refused, Transient, Unsupported
+from bcmetal_drivers.capabilities import Baseline, Power, need, offers
+from bcmetal_drivers.errors import Refused, Unsupported
 from bcmetal_drivers.resources import PowerAction, PowerState
 
 SOFT_PATIENCE_S: Final = 300.0
 SOFT_POLL_S: Final = 5.0
-RESET_SETTLES_S: Final = 30.0  # a BMC that was told to restart answers for some seconds more
-RESET_POLL_S: Final = 10.0
-GOOD_READS: Final = 3
 BOOTS: Final = ("boot_mode", "keys", "firmware", "bios")  # what a start in setup may be under way for
 
 
@@ -64,7 +60,7 @@ async def remember_the_power(m: Machine) -> Outcome:
     power = await m.look(need(m.bmc, Power).power_state)
     m.note(SetSighting(power=power))
     if power is PowerState.UNKNOWN:
-        return Again(UNKNOWN_WHY, UNKNOWN_POLL_S)
+        return wait_to_be_told(m)
     m.remember(was_on=power in (PowerState.ON, PowerState.POWERING_ON))
     return Done()
 
@@ -76,7 +72,7 @@ async def take_it_down(m: Machine) -> Outcome:
     if power is PowerState.OFF or m.memo.get("forced"):
         return await power_off(m)
     if power is PowerState.UNKNOWN:
-        return Again(UNKNOWN_WHY, UNKNOWN_POLL_S)
+        return wait_to_be_told(m)
     asked = m.since_s("soft_asked_at")
     try:
         if asked is None:
@@ -97,26 +93,12 @@ async def _by_force(m: Machine, why: str) -> Outcome:
 
 
 async def reset_the_bmc(m: Machine) -> Outcome:
-    """Restart the BMC, once; it is back when it answered several times in a row."""
-    asked = m.since_s("bmc_reset_at")
-    if asked is None:
-        try:
-            done: Unsure | None = await m.act_once("reset the BMC", need(m.bmc, BmcReset).reset_bmc)
-        except MaybeSent:  # a lost answer is what a restart looks like
-            done = None
-        m.remember(bmc_reset_at=m.now, good=0)
-        told = "it is not known whether the BMC was told to restart; " if isinstance(done, Unsure) else ""
-        return Again(f"{told}waits for the BMC to come back", RESET_POLL_S)
-    if asked < RESET_SETTLES_S:
-        return Again("waits for the BMC to restart", RESET_SETTLES_S - asked)
-    try:
-        await m.look(need(m.bmc, Identifies).bmc_info)
-    except Transient:
-        m.remember(good=0)
-        raise
-    good = int(m.memo.get("good", 0)) + 1
-    m.remember(good=good)
-    return Done() if good >= GOOD_READS else Again("sees whether the BMC stays", RESET_POLL_S)
+    """Restart the BMC, once, and see it back."""
+    if asked_for(m):
+        return await seen_back(m)
+    unsure = isinstance(await ask_for_a_restart(m), Unsure)
+    told = "it is not known whether the BMC was told to restart; " if unsure else ""
+    return Again(f"{told}waits for the BMC to come back", 0.0)
 
 
 async def bring_it_back_up(m: Machine) -> Outcome:
@@ -134,8 +116,7 @@ async def amend_the_baseline(m: Machine) -> Outcome:
     after = dict(await m.look(need(m.bmc, Baseline).baseline))
     without_tenant = m.operation.origin_state in (State.AVAILABLE, State.COMMISSION_FAILED)
     doc = after if without_tenant else amended(before, after, _works(m), m.memo.get(BROUGHT) or {}, _bios_of(m))
-    digest = hashlib.sha256(json.dumps(doc, sort_keys=True).encode()).hexdigest()
-    m.note(StoreBaseline(digest, doc))
+    m.note(StoreBaseline(digest_of(doc), doc))
     return Done()
 
 
