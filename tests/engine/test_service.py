@@ -6,12 +6,15 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from bcmetal.cli.service import STEPS
 from bcmetal.decisions import Params
+from bcmetal.models import ServiceStep
 from bcmetal.states import State, Verb
+from bcmetal.workflows.service import WORKS
 from bcmetal_drivers.emulated.firmware import image
 from bcmetal_drivers.emulated.front import RedfishFront
 from bcmetal_drivers.emulated.rack import EmulatedBmc
@@ -70,6 +73,10 @@ def power_of(bmc: EmulatedBmc) -> PowerState:
 def firmware(bmc: EmulatedBmc) -> dict[str, str]:
     assert isinstance(bmc.front, RedfishFront)
     return bmc.front.firmware
+
+
+def test_every_work_of_a_service_is_offered_by_the_api_and_by_the_command() -> None:
+    assert set(get_args(ServiceStep)) == set(STEPS.values()) == {"powerCycle", *WORKS}
 
 
 def test_a_deployed_machine_has_its_firmware_and_settings_changed_and_is_up_again(

@@ -48,12 +48,8 @@ log = logging.getLogger(__name__)
 
 LEASE_S: Final = 60
 RENEW_S: Final = 20.0
-SHOWN_LATE_S: Final = (
-    5.0,
-    10.0,
-    20.0,
-    30.0,
-)  # BMCs show what they took up to a minute later; the step looks before it asks again
+# BMCs show what they took up to a minute later; the step looks before it asks again.
+SHOWN_LATE_S: Final = (5.0, 10.0, 20.0, 30.0)
 HELD_POLL_S: Final = 5.0
 IDLE_POLL_S: Final = 1.0
 AWAY_POLL_S: Final = 2.0

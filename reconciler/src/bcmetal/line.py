@@ -49,9 +49,8 @@ T = TypeVar("T")
 
 IDLE_S: Final = 60.0
 CALL_MARGIN_S: Final = 5.0
-PROVEN: Final = tuple(
-    kind.value for kind in (TrustKind.SYSTEM, TrustKind.CA, TrustKind.FINGERPRINT)
-)  # IPMI's is `system`
+# A certificate that is pinned or verified; IPMI's trust is `system`.
+PROVEN: Final = tuple(kind.value for kind in (TrustKind.SYSTEM, TrustKind.CA, TrustKind.FINGERPRINT))
 
 
 class NotForThisBmc(Permanent):
@@ -169,11 +168,9 @@ class BoundLine:
 
     @property
     def credential(self) -> Credential:
-        bmc = self._node.bmc
-        if bmc is not None and bmc.cred_ref is not None and not self.of_one_machine:
-            return self.named(bmc.cred_ref)
-        if self.of_one_machine:
-            self._found(str(bmc and bmc.cred_ref))  # it may go to this network still
+        ref = self._node.bmc.cred_ref if self._node.bmc is not None else None
+        if ref is not None and not self._found(ref).of_one_machine:
+            return self.named(ref)
         return Credential(self.secrets["current.username"].get_secret_value(), self.secrets["current.password"])
 
     @property
@@ -187,9 +184,9 @@ class BoundLine:
         return Credential(found.username or "", found.password_from(self._lines.vault))
 
     def _found(self, credential: str) -> NamedCredential:
+        """Raises NotForThisBmc, also where the configuration was changed since it was used last."""
         bmc = self._node.bmc
-        settings = self._lines.settings()
-        found = settings.credentials.get(credential)
+        found = self._lines.settings().credentials.get(credential)
         if found is None:
             raise NotForThisBmc(f"the configuration has no credential {credential}")
         if bmc is None or bmc.network not in found.networks:
@@ -210,9 +207,7 @@ class BoundLine:
         ]
 
     def sealed_as(self, slot: str, credential: Credential) -> Sequence[PutSealed]:
-        bmc = self._node.bmc
-        if bmc is None:
-            raise BadAddress("the node has no BMC")
+        bmc = self._row
         binding = bmc_binding(bmc.host, bmc.trust_kind, bmc.trust_value)
         vault = self._lines.vault
         pair = (("username", SecretStr(credential.username)), ("password", credential.password))
@@ -266,9 +261,7 @@ class BoundLine:
         return await self._in_turn(partial(fn, *args, **kwargs), start)
 
     async def change_password(self, start: Start, new: Credential, slot: str | None) -> None:
-        entry, bmc = self._entry(), self._node.bmc
-        if bmc is None:
-            raise BadAddress("the node has no BMC")
+        entry, bmc = self._entry(), self._row
         accounts = need(entry.driver, Accounts)
         entry.callers += 1
         try:
@@ -278,9 +271,9 @@ class BoundLine:
                         await self._lines.forget(*key)
                 call = partial(accounts.set_password, new.username, new.password, slot)
                 try:
-                    await self._alone(bmc.bmc_id, self._node.system_path, entry, call, start)
+                    await self._alone(entry, call, start)
                 except (NotAsAsked, MaybeSent) as error:
-                    if isinstance(error.__cause__, RejectedCredentials) or isinstance(error, NotAsAsked):
+                    if isinstance(error, NotAsAsked) or isinstance(error.__cause__, RejectedCredentials):
                         await self._attempts.count(self._attempts.login(bmc.bmc_id, new))
                     raise
                 finally:
@@ -289,41 +282,32 @@ class BoundLine:
             entry.callers -= 1
 
     async def _in_turn(self, call: Callable[[], T], start: Start | None) -> T:
-        entry = self._entry()
-        bmc, path = self._node.bmc, self._node.system_path
-        if bmc is None:
-            raise BadAddress("the node has no BMC")
+        entry, bmc = self._entry(), self._row
         entry.callers += 1
         try:
             async with self._lines.lock(bmc.bmc_id):
-                return await self._alone(bmc.bmc_id, path, entry, call, start)
+                return await self._alone(entry, call, start)
         finally:
             entry.callers -= 1
 
-    async def _alone(
-        self,
-        bmc_id: str,
-        path: str | None,
-        entry: _Open,
-        call: Callable[[], T],
-        start: Start | None,
-    ) -> T:
+    async def _alone(self, entry: _Open, call: Callable[[], T], start: Start | None) -> T:
         """Under the BMC's lock."""
+        bmc, path = self._row, self._node.system_path
         if entry.closed:
             raise BeingChanged("the session at the BMC was ended while this call waited; it is tried again")
         tries = Tries() if entry.proven else await self._attempts.allowed(entry.login, rotates=self.rotates)
         if start is not None:
             await start.ready()
         try:
-            result = await self._lines.in_thread(self._row, call if start is None else partial(_in_time, start, call))
+            result = await self._lines.in_thread(bmc, call if start is None else partial(_in_time, start, call))
         except DriverError as error:
             self._learn(entry.driver)
             self.reached = not isinstance(error, Unreachable | TimedOut)
             if isinstance(error, RejectedCredentials):
-                await self._lines.forget(bmc_id, path)
+                await self._lines.forget(bmc.bmc_id, path)
                 await self._attempts.refused(entry.login, error, rotates=self.rotates)
             elif isinstance(error, LockedOut):
-                await self._lines.forget(bmc_id, path)
+                await self._lines.forget(bmc.bmc_id, path)
                 await self._attempts.locked(entry.login, error)
             raise
         self._learn(entry.driver)
@@ -349,11 +333,8 @@ class BoundLine:
         *,
         person: bool = False,
     ) -> T:
-        bmc = self._node.bmc
-        if bmc is None:
-            raise BadAddress("the node has no BMC")
+        bmc = self._row
         login = self._attempts.login(bmc.bmc_id, credential)
-
         here = (bmc.scheme, bmc.host, bmc.port) == (address.scheme, address.host, address.port)
         known = bmc.learned if here else {}  # who answers at another address is another BMC until it is proven
 

@@ -188,12 +188,6 @@ BMC_WRITES: Final[frozenset[Verb | SideVerb]] = frozenset(
     }
 )
 
-# What a service may do, by name; each is a step of `workflows/service.py`, but for the power cycle, which is its way down and up.
-SERVICES: Final = (
-    *("powerCycle", "bootMode", "secureBoot", "secureBootKeys", "firmware", "bios"),
-    *("hostWays", "resetBmc"),
-)
-
 DEEP_INSPECT_BUDGET_S: Final = 45 * MINUTE_S
 BACKS_ALLOWED: Final = 3
 AWAY_UNCOUNTED_S: Final = (

@@ -50,11 +50,8 @@ def new_path(entropy: bytes, ending: str = ".iso") -> str:
     if len(entropy) < 10:
         raise ValueError("a medium's path needs ten random bytes")
     number = int.from_bytes(entropy[:10], "big")
-    return (
-        "/m/"
-        + "".join(_CROCKFORD[number >> shift & 31] for shift in range(75, -1, -5))
-        + (ending if _ENDING.match(ending) else ".bin")
-    )
+    name = "".join(_CROCKFORD[number >> shift & 31] for shift in range(75, -1, -5))
+    return f"/m/{name}{ending if _ENDING.match(ending) else '.bin'}"
 
 
 @dataclass(frozen=True, slots=True)

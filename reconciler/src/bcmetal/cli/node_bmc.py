@@ -21,12 +21,18 @@ last_option = click.option("--last", is_flag=True, help="Do not ask the BMC: as 
 
 
 def read_and_show(
-    session: Session, node: str, how: tuple[str, str, str], body: Mapping[str, Any], show: Callable[[Any], None], last: bool
-) -> None:  # fmt: skip
+    session: Session,
+    node: str,
+    how: tuple[str, str, str],
+    body: Mapping[str, Any],
+    show: Callable[[Any], None],
+    last: bool,
+) -> None:
     """`how`: the words for it, the method that asks the BMC, the method that answers what it said."""
     words, asks, answers = how
     if not last:
-        asked = ask(session, asks, node, How(wait=True, timeout_s=READ_S, idempotency_key=None, if_generation=None), body, alone=True)  # fmt: skip
+        waits = How(wait=True, timeout_s=READ_S, idempotency_key=None, if_generation=None)
+        asked = ask(session, asks, node, waits, body, alone=True)
         ended = waited_for(session, asks, [asked], READ_S)
         if any(one.what != "done" for one in ended):
             sys.exit(finish(session, words, ended) or 1)

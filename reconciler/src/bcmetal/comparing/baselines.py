@@ -20,7 +20,7 @@ ON_AN_ERASED_DISK: Final = ("HD(", "NVMe(", "Sata(", "Scsi(")  # a UEFI path end
 
 
 class Mend(StrEnum):
-    """What puts a difference back. The first take effect at once, those of `AT_A_BOOT` at the machine's next one."""
+    """What puts a difference back: by an update (FIRMWARE), at the machine's next boot (`AT_A_BOOT`), or at once."""
 
     DELETE_ACCOUNT = "delete-account"
     ENABLE_ACCOUNT = "enable-account"
@@ -35,10 +35,8 @@ class Mend(StrEnum):
     FIRMWARE = "firmware"
 
 
-AT_ONCE: Final = (
-    *(Mend.DELETE_ACCOUNT, Mend.ENABLE_ACCOUNT, Mend.DIRECTORY, Mend.SUBSCRIPTION, Mend.SERVICE, Mend.BOOT_ORDER),
-)
 AT_A_BOOT: Final = (Mend.BIOS, Mend.BOOT_MODE, Mend.SECURE_BOOT, Mend.SECURE_BOOT_KEYS)
+AT_ONCE: Final = tuple(mend for mend in Mend if mend not in (*AT_A_BOOT, Mend.FIRMWARE))
 
 
 @dataclass(frozen=True, slots=True)

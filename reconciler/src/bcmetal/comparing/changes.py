@@ -49,9 +49,8 @@ SINGLE: Final = (  # section, field, word
     ("secureBoot", "secure_boot", "secure boot"),
     ("identity", "bios_version", "BIOS version"),
 )
-VOLATILE: Final = frozenset(
-    {"clock", "macs", "linkStatus", "speedMbps", "life_left_percent"}
-)  # of parts, and of the BMC; MACs are the NICs'
+# Of parts, and of the BMC; MACs are the NICs'.
+VOLATILE: Final = frozenset({"clock", "macs", "linkStatus", "speedMbps", "life_left_percent"})
 OF_ONE_LOOK: Final = ("sections", "sources", "read_at", "stale", "missing", "capabilities", "boot_mode", "power")
 
 
@@ -199,6 +198,6 @@ def stable(doc: Doc) -> dict[str, Any]:
 def _stable(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _stable(one) for name, one in value.items() if name not in VOLATILE}
-    if isinstance(value, list | tuple):  # the order of parts is the BMC's mood
+    if isinstance(value, list | tuple):  # BMCs list parts in whatever order
         return sorted((_stable(one) for one in value), key=lambda one: json.dumps(one, sort_keys=True))
     return value

@@ -9,8 +9,9 @@ from bcmetal.decisions import Again, Done
 from bcmetal.settings import CommissionProfile
 from bcmetal.states import Verb
 from bcmetal.workflows.machine import Machine, Outcome
-from bcmetal_drivers.capabilities import HostWay, HostWays, NetworkWays, need, offers
+from bcmetal_drivers.capabilities import HostWays, NetworkWays, need, offers
 from bcmetal_drivers.errors import NotAsAsked, Refused, Unsupported
+from bcmetal_drivers.resources import HostWay
 
 KCS: Final = "kcs"  # every BMC has it; few tell whether it is open
 OWN_WAYS: Final = {"ipmi": "ipmi-over-lan"}  # by the scheme of the BMC's address

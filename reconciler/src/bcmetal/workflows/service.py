@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from bcmetal.decisions import Again, Done, Failed
-from bcmetal.states import SERVICES, State
+from bcmetal.states import State
 from bcmetal.store import baselines
 from bcmetal.store.values import SetSighting, StoreBaseline
 from bcmetal.workflows.asked import Asked
@@ -179,7 +179,7 @@ STEPS = (*BEFORE, take_it_down, *WORKS.values(), *AFTER)
 
 def steps_for(asked: Asked) -> Sequence[Step]:
     """The works in the order in which they were asked for; `powerCycle` is the way down and up alone."""
-    wanted = [str(one) for one in asked.input.get("steps") or SERVICES]
+    wanted = [str(one) for one in asked.input.get("steps") or WORKS]
     down = (take_it_down,) if set(wanted) - WHILE_IT_RUNS else ()
     return (*BEFORE, *down, *(WORKS[one] for one in wanted if one in WORKS), *AFTER)
 
