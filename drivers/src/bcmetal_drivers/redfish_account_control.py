@@ -15,7 +15,8 @@ from bcmetal_drivers.connection import Credential
 from bcmetal_drivers.door import tolerated
 from bcmetal_drivers.errors import DriverError, MaybeSent, NotAsAsked, Refused, Unsupported
 from bcmetal_drivers.redfish_accounts import account_of, collection_of, flag, named, service, slots
-from bcmetal_drivers.redfish_tree import Doc, Tree, number
+from bcmetal_drivers.redfish_document import Doc, number
+from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.resources import Account, AccountPolicy
 
 POLICY: Final[Mapping[str, str]] = {

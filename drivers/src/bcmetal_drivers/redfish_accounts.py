@@ -17,7 +17,8 @@ from bcmetal_drivers.errors import (
     RejectedCredentials,
     Unsupported,
 )
-from bcmetal_drivers.redfish_tree import Doc, Tree, action_target, dig, link, text
+from bcmetal_drivers.redfish_document import Doc, action_target, dig, link, text
+from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.resources import Account
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from bcmetal_drivers.redfish_tree import Doc, Tree, dig, text
+from bcmetal_drivers.redfish_document import Doc, dig, text
+from bcmetal_drivers.redfish_tree import Tree
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from bcmetal_drivers.redfish_tree import Doc, Tree, link, links
+from bcmetal_drivers.redfish_document import Doc, link, links
+from bcmetal_drivers.redfish_tree import Tree
 
 CHASSIS: Final = 16
 MANAGERS: Final = 8

@@ -10,10 +10,11 @@ from bcmetal_drivers.errors import MaybeSent, NotAsAsked, Refused, Unsupported
 from bcmetal_drivers.redfish_accounts import accounts, service
 from bcmetal_drivers.redfish_bios import bios, offered, registry
 from bcmetal_drivers.redfish_boot import mode_of, secure_boot_of
+from bcmetal_drivers.redfish_document import Doc, dig, link, number, text
 from bcmetal_drivers.redfish_firmware_list import firmware
 from bcmetal_drivers.redfish_nics import mac_of
 from bcmetal_drivers.redfish_sections import Sections
-from bcmetal_drivers.redfish_tree import Doc, Tree, dig, link, number, text
+from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.resources import Account, BiosValue
 
 SERVICES: Final = ("HTTP", "HTTPS", "IPMI", "SSH", "SNMP", "Telnet", "KVMIP", "VirtualMedia", "SSDP", "RFB", "RDP")

@@ -15,8 +15,9 @@ import sushy.exceptions
 from bcmetal_drivers.door import tolerated
 from bcmetal_drivers.errors import Busy, Malformed, MaybeSent, NotAsAsked, Refused, Unsupported
 from bcmetal_drivers.redfish_actions import action
+from bcmetal_drivers.redfish_document import Doc, dig, link, text
 from bcmetal_drivers.redfish_tasks import until
-from bcmetal_drivers.redfish_tree import Doc, Tree, dig, link, text
+from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.refusals import all_words, refusal
 from bcmetal_drivers.resources import BiosState, BiosValue
 from bcmetal_drivers.wire import Answer

@@ -12,8 +12,9 @@ import sushy.exceptions
 from bcmetal_drivers.errors import Refused, Unsupported
 from bcmetal_drivers.redfish_actions import action
 from bcmetal_drivers.redfish_around import managers
+from bcmetal_drivers.redfish_document import Doc, dig, link, number, text
 from bcmetal_drivers.redfish_nics import mac_of
-from bcmetal_drivers.redfish_tree import Doc, Tree, dig, link, number, text
+from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.refusals import refusal
 from bcmetal_drivers.resources import BmcInterface, ConsoleAccess
 

@@ -15,9 +15,10 @@ from bcmetal_drivers import redfish_oem_boot
 from bcmetal_drivers.errors import MaybeSent, NotAsAsked, Refused, Unsupported
 from bcmetal_drivers.redfish_boot_mode import by_bios_setting
 from bcmetal_drivers.redfish_boot_order import put_first
+from bcmetal_drivers.redfish_document import Doc, dig, link, text
 from bcmetal_drivers.redfish_maker import quirks_for
 from bcmetal_drivers.redfish_settings import settings_after, settings_of
-from bcmetal_drivers.redfish_tree import Doc, Tree, dig, link, text
+from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.refusals import refusal
 from bcmetal_drivers.resources import BootDevice, BootMode, BootOverride
 

@@ -10,7 +10,8 @@ from typing import Final
 
 from bcmetal_drivers.errors import Unsupported
 from bcmetal_drivers.redfish_bios import attributes_of, document, registry, set_bios
-from bcmetal_drivers.redfish_tree import Doc, Tree, dig, text
+from bcmetal_drivers.redfish_document import Doc, dig, text
+from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.resources import BootMode
 
 NAME: Final = re.compile(r"(?<!secure)(?<!onetime)boot_?mode(?:select)?(?:_[0-9a-f]{4})?$", re.IGNORECASE)

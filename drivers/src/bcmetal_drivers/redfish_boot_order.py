@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from bcmetal_drivers.errors import MaybeSent, NotAsAsked, Unsupported
+from bcmetal_drivers.redfish_document import Doc, dig, link, text
 from bcmetal_drivers.redfish_tasks import until
-from bcmetal_drivers.redfish_tree import Doc, Tree, dig, link, text
+from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.resources import BootDevice
 
 ALIASES: Final[Mapping[str, BootDevice]] = {

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from bcmetal_drivers.redfish_document import Doc, dig, key, link, links, text
 from bcmetal_drivers.redfish_parts import Part, count, is_absent, is_told, order, part, said
-from bcmetal_drivers.redfish_reading import Reading, key
-from bcmetal_drivers.redfish_tree import Doc, Tree, dig, link, links, text
+from bcmetal_drivers.redfish_reading import Reading
+from bcmetal_drivers.redfish_tree import Tree
 
 DEVICES: Final = 512
 TRUSTED: Final = 4  # chassis that are looked into for a TPM where the system names none

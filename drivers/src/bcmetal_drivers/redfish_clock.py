@@ -9,7 +9,8 @@ from typing import Any, Final
 from bcmetal_drivers.door import tolerated
 from bcmetal_drivers.errors import DriverError, NotAsAsked, Refused, Unsupported
 from bcmetal_drivers.redfish_around import managers
-from bcmetal_drivers.redfish_tree import Doc, Tree, text
+from bcmetal_drivers.redfish_document import Doc, text
+from bcmetal_drivers.redfish_tree import Tree
 
 CLOSE_ENOUGH: Final = timedelta(seconds=90)
 _OFFSET: Final = re.compile(r"([+-])(\d\d):?(\d\d)")

@@ -11,10 +11,10 @@ import sushy.exceptions
 from bcmetal_drivers.errors import Refused, Unsupported
 from bcmetal_drivers.redfish_actions import Action, action
 from bcmetal_drivers.redfish_chassis import Look
+from bcmetal_drivers.redfish_document import Doc, dig, key, link, links, number, text
 from bcmetal_drivers.redfish_parts import count, first, health, is_absent, order, place, said
-from bcmetal_drivers.redfish_reading import key
 from bcmetal_drivers.redfish_tasks import read_job, started
-from bcmetal_drivers.redfish_tree import Doc, Tree, dig, link, links, number, text
+from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.refusals import all_words, refusal
 from bcmetal_drivers.resources import Drive, Job, Volume
 from bcmetal_drivers.wire import Answer

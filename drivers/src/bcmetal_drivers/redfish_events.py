@@ -14,7 +14,8 @@ from typing import Final
 from bcmetal_drivers import redfish_logs
 from bcmetal_drivers.door import tolerated
 from bcmetal_drivers.errors import Malformed, Refused, Unsupported
-from bcmetal_drivers.redfish_tree import Doc, Tree, dig, link, text
+from bcmetal_drivers.redfish_document import Doc, dig, link, text
+from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.resources import BmcEvent, LogEntry
 
 STREAM, LOG = "sse:", "log:"

@@ -20,8 +20,9 @@ import sushy.exceptions
 from bcmetal_drivers.door import tolerated
 from bcmetal_drivers.errors import Busy, DriverError, MaybeSent, Refused, Unsupported
 from bcmetal_drivers.redfish_actions import Action, action, apply_times
+from bcmetal_drivers.redfish_document import Doc, link, number, text
 from bcmetal_drivers.redfish_tasks import read_job, reference, started
-from bcmetal_drivers.redfish_tree import Doc, Tree, link, number, text
+from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.refusals import all_words, refusal
 from bcmetal_drivers.resources import FirmwareComponent, Job, JobState
 from bcmetal_drivers.wire import Answer, Upload

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from bcmetal_drivers.redfish_document import Doc, link, text
 from bcmetal_drivers.redfish_parts import order
-from bcmetal_drivers.redfish_tree import Doc, Tree, link, text
+from bcmetal_drivers.redfish_tree import Tree
 
 
 def versions(documents: Iterable[tuple[str, Doc]]) -> Mapping[str, str]:

@@ -10,8 +10,9 @@ from typing import Any, Final
 from bcmetal_drivers.errors import MaybeSent, NotAsAsked, Unsupported
 from bcmetal_drivers.quirks import OemSetting
 from bcmetal_drivers.redfish_around import managers
+from bcmetal_drivers.redfish_document import Doc, dig, link, links, text
 from bcmetal_drivers.redfish_maker import quirks_for
-from bcmetal_drivers.redfish_tree import Doc, Tree, dig, link, links, text
+from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.resources import HostWay
 
 INTERFACE: Final = "redfish-host-interface"

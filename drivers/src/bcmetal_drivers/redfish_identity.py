@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from bcmetal_drivers.redfish_chassis import Look, around
+from bcmetal_drivers.redfish_document import key, links, text
 from bcmetal_drivers.redfish_maker import maker_of, manager_of
 from bcmetal_drivers.redfish_nics import Nics
 from bcmetal_drivers.redfish_parts import Part, said
-from bcmetal_drivers.redfish_reading import key
-from bcmetal_drivers.redfish_tree import Tree, links, text
+from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.resources import BmcInfo, Identity
 
 

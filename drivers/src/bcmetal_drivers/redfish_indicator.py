@@ -8,7 +8,8 @@ from typing import Any, Final
 from bcmetal_drivers.door import tolerated
 from bcmetal_drivers.errors import DriverError, MaybeSent, NotAsAsked, Refused, Unsupported
 from bcmetal_drivers.redfish_around import chassis
-from bcmetal_drivers.redfish_tree import Doc, Tree, dig, text
+from bcmetal_drivers.redfish_document import Doc, dig, text
+from bcmetal_drivers.redfish_tree import Tree
 
 ACTIVE: Final = "LocationIndicatorActive"
 LED: Final = "IndicatorLED"

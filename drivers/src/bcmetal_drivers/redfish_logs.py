@@ -15,7 +15,8 @@ from bcmetal_drivers.door import PATH_LIMIT, tolerated
 from bcmetal_drivers.errors import Malformed, MaybeSent, NotAsAsked, Refused, Unsupported
 from bcmetal_drivers.redfish_actions import action
 from bcmetal_drivers.redfish_around import chassis, managers
-from bcmetal_drivers.redfish_tree import Doc, Tree, dig, link, links, number, text
+from bcmetal_drivers.redfish_document import Doc, dig, link, links, number, text
+from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.resources import LogEntry
 
 CLEAR: Final = "#LogService.ClearLog"

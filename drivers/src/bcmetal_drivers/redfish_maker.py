@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 from bcmetal_drivers.quirks import Quirks, quirks_of
-from bcmetal_drivers.redfish_tree import Doc, Tree, dig, link, text
+from bcmetal_drivers.redfish_document import Doc, dig, link, text
+from bcmetal_drivers.redfish_tree import Tree
 
 HINTS: Final = {"idrac": "Dell", "ilo": "HPE", "irmc": "Fujitsu"}  # of a maker's own form of address
 

@@ -13,7 +13,8 @@ from typing import Any, Final
 import sushy.exceptions
 
 from bcmetal_drivers.errors import MaybeSent, NotAsAsked, Refused, TaskFailed, Unsupported
-from bcmetal_drivers.redfish_tree import Doc, Tree, action_target, dig, link, links, text
+from bcmetal_drivers.redfish_document import Doc, action_target, dig, link, links, text
+from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.refusals import all_words, refusal
 from bcmetal_drivers.resources import Slot
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from bcmetal_drivers.redfish_chassis import Look
+from bcmetal_drivers.redfish_document import Doc, link, number
 from bcmetal_drivers.redfish_parts import Part, count, is_absent, is_told, part, place, said
 from bcmetal_drivers.redfish_processors import every_system
-from bcmetal_drivers.redfish_tree import Doc, link, number
 
 MIB: Final = 1024**2
 GIB: Final = 1024**3

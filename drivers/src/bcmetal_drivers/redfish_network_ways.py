@@ -6,7 +6,8 @@ from typing import Final
 
 from bcmetal_drivers.errors import Unsupported
 from bcmetal_drivers.redfish_baseline import set_service
-from bcmetal_drivers.redfish_tree import Tree, dig, link
+from bcmetal_drivers.redfish_document import dig, link
+from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.resources import HostWay
 
 IPMI_OVER_LAN: Final = "ipmi-over-lan"

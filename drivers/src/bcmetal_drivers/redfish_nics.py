@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from bcmetal_drivers.redfish_chassis import Look
+from bcmetal_drivers.redfish_document import Doc, dig, key, link, links, number, text
 from bcmetal_drivers.redfish_parts import Part, count, first, is_absent, order, part, said
-from bcmetal_drivers.redfish_reading import Reading, key
-from bcmetal_drivers.redfish_tree import Doc, dig, link, links, number, text
+from bcmetal_drivers.redfish_reading import Reading
 
 _MAC: Final = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}")
 _BARE: Final = re.compile(r"[0-9a-f]{12}")

@@ -10,8 +10,9 @@ from typing import Any
 
 from bcmetal_drivers.errors import MaybeSent, NotAsAsked
 from bcmetal_drivers.quirks import OemSetting
+from bcmetal_drivers.redfish_document import dig, link, links
 from bcmetal_drivers.redfish_maker import manager_of, quirks_for
-from bcmetal_drivers.redfish_tree import Tree, dig, link, links
+from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.resources import BootDevice
 
 Placed = tuple[str, tuple[OemSetting, ...]]  # the resource, and what is set there

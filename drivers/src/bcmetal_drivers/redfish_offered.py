@@ -15,8 +15,8 @@ from bcmetal_drivers import (
 )
 from bcmetal_drivers.redfish_boot import lasts, mode_of
 from bcmetal_drivers.redfish_chassis import Look
+from bcmetal_drivers.redfish_document import Doc, action_target, dig, link, links
 from bcmetal_drivers.redfish_power import RESET
-from bcmetal_drivers.redfish_tree import Doc, action_target, dig, link, links
 
 SENSED: Final = ("Sensors", "Thermal", "Power", "ThermalSubsystem", "EnvironmentMetrics", "PowerSubsystem")
 CONSOLES: Final = ("SerialConsole", "CommandShell")

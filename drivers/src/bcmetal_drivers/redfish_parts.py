@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from bcmetal_drivers.redfish_tree import Doc, dig, number, text
+from bcmetal_drivers.redfish_document import Doc, dig, number, text
 
 Part = Mapping[str, object]
 

@@ -10,7 +10,8 @@ import sushy.exceptions
 from bcmetal_drivers.door import tolerated
 from bcmetal_drivers.errors import Busy, DriverError, MaybeSent, Refused, TaskFailed, Unsupported
 from bcmetal_drivers.redfish_actions import action
-from bcmetal_drivers.redfish_tree import Doc, Tree, text
+from bcmetal_drivers.redfish_document import Doc, text
+from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.refusals import refusal
 from bcmetal_drivers.resources import PowerAction, PowerState
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from bcmetal_drivers.redfish_chassis import Look
+from bcmetal_drivers.redfish_document import Doc, dig, link, links, text
 from bcmetal_drivers.redfish_parts import Part, count, is_absent, is_told, part, place, said
-from bcmetal_drivers.redfish_tree import Doc, dig, link, links, text
 
 GPU_TYPES: Final = ("gpu", "accelerator")
 CPU_TYPES: Final = ("cpu", "")

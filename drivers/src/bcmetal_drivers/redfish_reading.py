@@ -24,14 +24,13 @@ from bcmetal_drivers.errors import (
     Unsupported,
     UntrustedCertificate,
 )
+from bcmetal_drivers.redfish_document import MEMBERS, PAGES, key, links, number, text
 
 if TYPE_CHECKING:
     from bcmetal_drivers.redfish_tree import Tree
 
 REQUESTS: Final = 1000
 NOTED: Final = 50
-PAGES: Final = 200
-MEMBERS: Final = 2000
 PLACES: Final = 8
 IN_VAIN: Final = (RejectedCredentials, PasswordChangeRequired, UntrustedCertificate, InsecureTransport, LockedOut)
 LOST: Final = 1  # connections in a row that may be lost: some firmware resets the line at one resource only
@@ -152,10 +151,10 @@ class Reading:
             page = self._page(following)
             if page is None:
                 break
-            for member in _links(page):
+            for member in links(page, "Members"):
                 found.setdefault(key(member), member)
-            count = _number(page.get("Members@odata.count")) if count is None else count
-            following = _text(page.get("Members@odata.nextLink"))
+            count = number(page, "Members@odata.count") if count is None else count
+            following = text(page, "Members@odata.nextLink", limit=PATH_LIMIT)
         if count is not None and len(found) < count:
             self.note(f"{self._tree.door.origin}{path}: it counts {count:g} members and lists {len(found)}")
         return tuple(found.values())
@@ -194,12 +193,6 @@ class Reading:
         return None if kind is None else f"{kind}($levels=1)" if can.get("Levels") is True else kind
 
 
-def key(path: str) -> str:
-    """Paths that name the same resource: makers mix case, and a slash at the end."""
-    where, mark, query = path.partition("#")[0].partition("?")
-    return where.rstrip("/").lower() + mark + query
-
-
 def _is_whole(member: Any) -> bool:
     return (
         isinstance(member, dict)
@@ -207,19 +200,3 @@ def _is_whole(member: Any) -> bool:
         and len(member) > EXPANDED
         and ("Id" in member or "Name" in member)
     )
-
-
-def _links(page: dict[str, Any]) -> Iterator[str]:
-    listed = page.get("Members")
-    for one in (listed if isinstance(listed, list) else [])[:MEMBERS]:
-        path = one.get("@odata.id") if isinstance(one, dict) else None
-        if isinstance(path, str) and path:
-            yield path
-
-
-def _number(value: Any) -> float | None:
-    return value if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**53 else None
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) and 0 < len(value) <= PATH_LIMIT else None

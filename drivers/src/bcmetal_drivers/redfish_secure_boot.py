@@ -6,8 +6,9 @@ from typing import Final
 
 from bcmetal_drivers.errors import Refused, Unsupported
 from bcmetal_drivers.redfish_actions import Action, action
+from bcmetal_drivers.redfish_document import Doc, link, text
 from bcmetal_drivers.redfish_tasks import until
-from bcmetal_drivers.redfish_tree import Doc, Tree, link, text
+from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.resources import KeyReset, SecureBootMode
 
 WORDS: Final = {

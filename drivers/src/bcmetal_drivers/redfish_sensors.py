@@ -15,7 +15,8 @@ from typing import Any, Final
 from bcmetal_drivers.door import tolerated
 from bcmetal_drivers.errors import Malformed, Refused, Unsupported
 from bcmetal_drivers.redfish_around import chassis
-from bcmetal_drivers.redfish_tree import Doc, Tree, dig, link, number, text
+from bcmetal_drivers.redfish_document import Doc, dig, link, number, text
+from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.resources import Sensor, SensorKind
 
 ONE_BY_ONE: Final = 200  # sensors that are read each by a request of its own

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from bcmetal_drivers.redfish_tree import Doc, Tree, link
+from bcmetal_drivers.redfish_document import Doc, link
+from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.refusals import all_words
 from bcmetal_drivers.wire import Answer
 

@@ -13,6 +13,7 @@ import sushy.exceptions
 
 from bcmetal_drivers.door import Door
 from bcmetal_drivers.errors import Malformed, TaskFailed
+from bcmetal_drivers.redfish_document import printable
 from bcmetal_drivers.refusals import retry_after_s
 from bcmetal_drivers.resources import Job, JobState
 from bcmetal_drivers.wire import Answer
@@ -171,4 +172,4 @@ def _message(body: Mapping[str, Any]) -> str:
         if isinstance(message, Mapping)
     ]
     said = " · ".join(dict.fromkeys(text for text in texts if text))
-    return "".join(c if c.isprintable() else " " for c in said)[:MESSAGE_LIMIT]
+    return printable(said)[:MESSAGE_LIMIT]

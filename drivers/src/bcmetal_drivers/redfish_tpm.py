@@ -12,7 +12,8 @@ from typing import Final
 
 from bcmetal_drivers.errors import Unsupported
 from bcmetal_drivers.redfish_bios import attributes_of, bios, document, registry, set_bios
-from bcmetal_drivers.redfish_tree import Doc, Tree, dig, text
+from bcmetal_drivers.redfish_document import Doc, dig, text
+from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.resources import BiosValue
 
 NAME: Final = re.compile(r"tpm|trusted_?comput|tcg|pendingoperation", re.IGNORECASE)

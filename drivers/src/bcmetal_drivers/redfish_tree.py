@@ -1,12 +1,8 @@
-"""A Redfish service as a tree of documents: links, collections with pages, the system that we mean, and writes that look first.
-
-Nothing in a document is believed to be of the type that the standard says: the readers below give None for what is not.
-"""
+"""A Redfish service as a tree of documents: collections with pages, the system that we mean, and writes that look first."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -16,72 +12,16 @@ import sushy.exceptions
 
 from bcmetal_drivers.connection import BmcAddress
 from bcmetal_drivers.door import PATH_LIMIT, Door, tolerated
-from bcmetal_drivers.errors import AmbiguousSystem, Busy, Malformed, NoSuchSystem, NotThisService, Refused, Unsupported
+from bcmetal_drivers.errors import AmbiguousSystem, Malformed, NoSuchSystem, NotThisService, Refused, Unsupported
 from bcmetal_drivers.learned import forget_another, lasting
-from bcmetal_drivers.redfish_reading import Reading, key
+from bcmetal_drivers.redfish_document import MEMBERS, PAGES, Doc, is_host, is_root, key, link, links, number, text
+from bcmetal_drivers.redfish_etag import GuardedPatch
+from bcmetal_drivers.redfish_reading import Reading
 from bcmetal_drivers.redfish_tasks import wait_for
 from bcmetal_drivers.session import ROOT
 from bcmetal_drivers.wire import Answer
 
-Doc = Mapping[str, Any]
-
-TEXT_LIMIT: Final = 256
-PAGES: Final = 200
 SYSTEMS: Final = 32  # how many are looked at to find the one that is a host
-MEMBERS: Final = 2000
-
-
-# ---------------------------------------------------------------- what a document says
-
-
-def text(doc: Any, *keys: str, limit: int = TEXT_LIMIT) -> str | None:
-    """A string (or a number as one), stripped, bounded, printable; None when it is absent, empty or something else."""
-    value = dig(doc, *keys)
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        value = str(value)
-    if not isinstance(value, str):
-        return None
-    clean = "".join(c if c.isprintable() else " " for c in value).strip()
-    return clean[:limit] or None
-
-
-def number(doc: Any, *keys: str) -> float | None:
-    """A number, also one that is written as a string."""
-    value = dig(doc, *keys)
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    try:
-        found = float(value)
-    except (ValueError, OverflowError):
-        return None
-    return found if math.isfinite(found) else None
-
-
-def dig(doc: Any, *keys: str) -> Any:
-    for name in keys:
-        doc = doc.get(name) if isinstance(doc, Mapping) else None
-    return doc
-
-
-def link(doc: Any, *keys: str) -> str | None:
-    """The path that a reference names."""
-    value = dig(doc, *keys, "@odata.id")
-    return value if isinstance(value, str) and value else None
-
-
-def links(doc: Any, *keys: str) -> tuple[str, ...]:
-    """The paths of a list of references; what is no reference is left out."""
-    value = dig(doc, *keys)
-    listed = value if isinstance(value, list) else []
-    return tuple(path for path in map(link, listed[:MEMBERS]) if path)
-
-
-def action_target(doc: Doc, action: str) -> str | None:
-    value = dig(doc, "Actions", action, "target")
-    return value if isinstance(value, str) and value else None
-
-
-# ---------------------------------------------------------------- the tree
 
 
 class _DoorLogsIn:
@@ -294,127 +234,8 @@ class Tree:
         return wait_for(self.door, self.door.post(path, data=dict(body or {})))
 
     def patch(self, path: str, body: Doc, follow: bool = True) -> Answer:
-        """PATCH with the ETag that the BMC gives, and down a short ladder when it will not have it.
+        """PATCH with the ETag that the BMC gives, and down a short ladder when it will not have it. Raises Busy when another writer was quicker.
 
         `follow` False leaves the Task that it is answered with to the caller: one that waits for a boot ends at no other time.
-
-        412 is answered by a look: is it as asked, all is well; did another writer change what we write, Busy; else its ETag is useless.
         """
-        before, etag = self._with_etag(path)
-        learned = self.learned.get("etag")
-        if learned is not None:
-            etag = LADDER[learned](etag)
-        try:
-            answer = self._patched(path, body, etag, follow)
-            if etag is not None or learned is not None or answer.status_code == 202:
-                return answer
-            return self._again_if_dropped(path, before, body, answer)
-        except sushy.exceptions.HTTPError as error:
-            if error.status_code not in (412, 428):
-                raise
-            now, fresh = self._with_etag(path)
-            if error.status_code == 412 and not same(before, now, body):
-                raise Busy(f"{self.door.origin}{path}: another writer changed it meanwhile") from error
-            self.learned["etag"] = None
-            rejected: Any = error
-        for name, candidate in _candidates(fresh, etag, unguarded=rejected.status_code == 412):
-            try:
-                answer = self._patched(path, body, candidate, follow)
-            except sushy.exceptions.HTTPError as error:
-                if error.status_code not in (412, 428):
-                    raise
-                rejected = error
-            else:
-                if name is not None:
-                    self.learned["etag"] = name
-                return answer
-        raise rejected
-
-    def _again_if_dropped(self, path: str, before: Doc, body: Doc, answer: Answer) -> Answer:
-        """Without an If-Match some firmware answers 2xx and changes nothing. What the resource does not show (passwords) is not looked for."""
-        if not _shows(before, body) or not same(before, now := self.get(path), body) or _holds(now, body):
-            return answer
-        try:
-            again = self._patched(path, body, "*", follow=True)
-        except sushy.exceptions.HTTPError:
-            return answer  # the caller's look says what is wrong
-        if _holds(self.get(path), body):
-            self.learned["etag"] = "any"
-        return again
-
-    def _patched(self, path: str, body: Doc, etag: str | None, follow: bool) -> Answer:
-        answer = self.door.patch(path, data=dict(body), etag=etag)
-        return wait_for(self.door, answer) if follow else answer
-
-    def _with_etag(self, path: str) -> tuple[dict[str, Any], str | None]:
-        answer = self.door.get(path)
-        doc = answer.json()
-        return doc, answer.headers.get("ETag") or text(doc, "@odata.etag")
-
-
-def _strong(etag: str | None) -> str | None:
-    return etag.removeprefix("W/") if etag else etag
-
-
-# What a PATCH is guarded with, by what was learned of the BMC; without that the ETag as it is given.
-LADDER: Final[Mapping[str, Callable[[str | None], str | None]]] = {
-    "strong": _strong,
-    "any": lambda _: "*",
-    "none": lambda _: None,
-}
-
-
-def _candidates(fresh: str | None, tried: str | None, *, unguarded: bool) -> Iterator[tuple[str | None, str | None]]:
-    """What else to guard a PATCH with, and what is learned when that is taken."""
-    seen = {tried}
-    for name, guard in ((None, fresh), *((name, LADDER[name](fresh)) for name in ("strong", "any"))):
-        if guard and guard not in seen:
-            seen.add(guard)
-            yield name, guard
-    if unguarded and tried is not None:
-        yield "none", None
-
-
-def same(before: Any, now: Any, body: Any) -> bool:
-    """Whether what `body` names is the same in both documents."""
-    if isinstance(body, Mapping):
-        return all(same(dig(before, key), dig(now, key), body[key]) for key in body)
-    return bool(before == now)
-
-
-def _shows(doc: Any, body: Any) -> bool:
-    """Whether the document has a value wherever `body` has one."""
-    if isinstance(body, Mapping):
-        return all(_shows(dig(doc, key), body[key]) for key in body)
-    return doc is not None
-
-
-def _holds(doc: Any, body: Any) -> bool:
-    if isinstance(body, Mapping):
-        return all(_holds(dig(doc, key), body[key]) for key in body)
-    return bool(doc == body)
-
-
-HOST_PARTS: Final = (
-    "Bios",
-    "SecureBoot",
-    "EthernetInterfaces",
-    "NetworkInterfaces",
-    "Storage",
-    "SimpleStorage",
-    "VirtualMedia",
-)
-
-
-def is_host(doc: Doc | None) -> bool:
-    """Whether a system is a machine that can be started: a witness node has no reset, a baseboard of GPUs beside its host no boot or BIOS."""
-    if doc is None or text(doc, "SystemType") not in (None, "Physical", "OS"):
-        return False
-    boots = bool(dig(doc, "Boot")) and action_target(doc, "#ComputerSystem.Reset") is not None
-    return boots and any(link(doc, part) for part in HOST_PARTS)
-
-
-def is_root(doc: Doc) -> bool:
-    """Whether a document is a Redfish service's root."""
-    kind = dig(doc, "@odata.type")
-    return "RedfishVersion" in doc or (isinstance(kind, str) and "ServiceRoot" in kind)
+        return GuardedPatch(self.door, self.learned, path, body, follow).send()

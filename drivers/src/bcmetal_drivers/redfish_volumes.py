@@ -15,9 +15,10 @@ import sushy.exceptions
 from bcmetal_drivers.door import tolerated
 from bcmetal_drivers.errors import DriverError, MaybeSent, NotAsAsked, Refused, Unsupported
 from bcmetal_drivers.redfish_actions import apply_times
+from bcmetal_drivers.redfish_document import Doc, dig, link, links, number, text
 from bcmetal_drivers.redfish_power import health_of
 from bcmetal_drivers.redfish_tasks import started
-from bcmetal_drivers.redfish_tree import Doc, Tree, dig, link, links, number, text
+from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.refusals import all_words, refusal
 from bcmetal_drivers.resources import Job, JobState, Volume, VolumeWanted
 from bcmetal_drivers.wire import Answer

@@ -13,7 +13,7 @@ from bcmetal_drivers.capabilities import Bmc
 from bcmetal_drivers.connection import BmcAddress, Credential, Limits, Trust, TrustKind
 from bcmetal_drivers.door import Door
 from bcmetal_drivers.errors import BadAddress, DriverError, InsecureTransport, NotThisService, Unreachable
-from bcmetal_drivers.redfish_tree import is_root
+from bcmetal_drivers.redfish_document import is_root
 from bcmetal_drivers.schemes import IPMI, REDFISH, REDFISH_HTTP, SCHEMES
 from bcmetal_drivers.session import ROOT
 
