@@ -16,6 +16,7 @@ from bcmetal.states import State, Verb
 from bcmetal_drivers.emulated.accounts import Account
 from bcmetal_drivers.emulated.front import RedfishFront
 from bcmetal_drivers.emulated.ipmi import IpmiFront
+from bcmetal_drivers.emulated.machine import FLOPPY
 from bcmetal_drivers.emulated.rack import EmulatedBmc
 from bcmetal_drivers.resources import PowerState
 from emulated_site import OnASite, Site, a_site
@@ -60,6 +61,8 @@ def plant(bmc: EmulatedBmc) -> None:
     bmc.host_side.use_directory(SERVER)
     bmc.host_side.subscribe(LISTENER)
     bmc.host_side.open_protocol("IPMI")
+    bmc.host_side.log_in("HostAutoOS")  # an account that the host was given, and that is gone
+    bmc.machine.insert("http://192.0.2.66/stick.img", "", slot=FLOPPY)
 
 
 def test_a_planted_account_directory_subscription_and_protocol_are_removed(on_a_site: OnASite) -> None:
@@ -75,6 +78,8 @@ def test_a_planted_account_directory_subscription_and_protocol_are_removed(on_a_
         assert not there.outlets.directories["LDAP"].enabled
         assert there.outlets.subscriptions == {}
         assert there.outlets.protocols["IPMI"] is False
+        assert bmc.host_side.sessions() == {bmc.username}
+        assert bmc.machine.medium(FLOPPY) is None
 
     on_a_site(scenario)
 
@@ -125,13 +130,17 @@ def test_what_cannot_be_put_back_is_named_in_a_release_that_fails(on_a_site: OnA
     async def scenario(site: Site) -> None:
         bmc, node_id = await deployed(site)
         front(bmc).accounts.slots["7"].role = "Administrator"
+        bmc.host_side.add_key(bmc.username, "ssh-ed25519 AAAA mallory")
         plant(bmc)
         assert await site.live(node_id, Verb.RELEASE) is State.RELEASE_FAILED
         error = (await site.node(node_id)).last_error
         assert error is not None
         assert (error["code"], error["step"]) == ("baseline-changed", "compare_the_baseline")
-        assert error["message"] == "account 'monitoring' in slot 7 had the role ReadOnly, and has Administrator"
+        key, role = error["message"].split("; ")
+        assert key.startswith("account in slot 1 Keys was None, and is ")
+        assert role == "account 'monitoring' in slot 7 had the role ReadOnly, and has Administrator"
         front(bmc).accounts.slots["7"].role = "ReadOnly"
+        front(bmc).accounts.slots["1"].keys.clear()
         assert await site.live(node_id, Verb.RETRY, Params()) is State.AVAILABLE
 
     on_a_site(scenario)

@@ -103,11 +103,11 @@ class VirtualMedia(Protocol):
         ...
 
     def eject(self) -> None:
-        """Empty every CD slot that holds something, and read back: still inserted is NotAsAsked. Empty slots are success."""
+        """Empty every slot that holds something, for a CD or not, and read back: still inserted is NotAsAsked. Empty slots are success."""
         ...
 
     def inserted(self) -> tuple[Slot, ...]:
-        """The slots that can hold a CD, filled or empty."""
+        """The slots that can hold a CD, filled or empty, and others that are filled."""
         ...
 
 
@@ -170,6 +170,10 @@ class BaselineMends(Protocol):
         ...
 
     def set_boot_order(self, order: tuple[str, ...]) -> None: ...
+
+    def end_other_sessions(self) -> tuple[str, ...]:
+        """All but our own: one may outlive its account. The user names of those that the BMC keeps."""
+        ...
 
 
 @runtime_checkable

@@ -100,6 +100,11 @@ class Door:
         return self._session is not None and self._session.rejected
 
     @property
+    def session_path(self) -> str | None:
+        """Of our session at the BMC; None under Basic."""
+        return self._session.path if self._session is not None else None
+
+    @property
     def certificate_fp(self) -> str | None:
         """Of the certificate that was shown last; None without TLS, or before the first request."""
         return self._line.certificate_fp

@@ -26,6 +26,7 @@ from bcmetal_drivers import (
     redfish_media,
     redfish_power,
     redfish_secure_boot,
+    redfish_sessions,
     redfish_tpm,
     redfish_volumes,
 )
@@ -301,6 +302,10 @@ class RedfishBmc(Upkeep):
     def set_service(self, name: str, on: bool) -> None:
         with self._call() as tree:
             redfish_baseline.set_service(tree, name, on)
+
+    def end_other_sessions(self) -> tuple[str, ...]:
+        with self._call() as tree:
+            return redfish_sessions.end_others(tree)
 
     def set_boot_order(self, order: tuple[str, ...]) -> None:
         with self._call() as tree:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from bcmetal_drivers import redfish_access
 from bcmetal_drivers.door import tolerated
 from bcmetal_drivers.errors import MaybeSent, NotAsAsked, Refused, Unsupported
 from bcmetal_drivers.redfish_accounts import accounts, service
@@ -18,7 +19,6 @@ from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.resources import Account, BiosValue
 
 SERVICES: Final = ("HTTP", "HTTPS", "IPMI", "SSH", "SNMP", "Telnet", "KVMIP", "VirtualMedia", "SSDP", "RFB", "RDP")
-DIRECTORIES: Final = ("LDAP", "ActiveDirectory", "OAuth2", "TACACSplus")
 GIVEN: Final = ("DHCP", "BOOTP", "SLAAC", "DHCPv6", "LinkLocal", "IPv4LinkLocal")  # an address that nobody chose here
 OPTIONS_LIMIT: Final = 60
 DATABASES_LIMIT: Final = 12
@@ -45,6 +45,7 @@ def baseline(tree: Tree) -> Mapping[str, object]:
         "secureBoot": sections.read("secureBoot", lambda: secure_boot_of(tree.find(link(system, "SecureBoot")))),
         "secureBootKeys": sections.read("secureBootKeys", lambda: _keys(tree, system)),
         "certificate": tree.door.certificate_fp,
+        **_access(tree, sections, managers, system),
     }
     if offered(system):
         found |= sections.read("bios", lambda: _bios(tree, system)) or {"bios": None}
@@ -55,6 +56,22 @@ def baseline(tree: Tree) -> Mapping[str, object]:
     return {**found, "sections": sections.status}
 
 
+def _access(tree: Tree, sections: Sections, managers: Sequence[Doc], system: Doc) -> dict[str, object]:
+    access = redfish_access
+    return {
+        "accountSettings": sections.read("accountSettings", lambda: access.of_accounts(tree)),
+        "accountRules": sections.read("accountRules", lambda: access.of_the_service(tree)),
+        "roles": sections.read("roles", lambda: access.of_roles(tree)),
+        "directorySettings": sections.read("directorySettings", lambda: access.of_directories(tree)),
+        "networkSettings": sections.read("networkSettings", lambda: [access.of_the_network(tree, d) for d in managers]),
+        "protocols": sections.read("protocols", lambda: [access.of_protocols(tree, doc) for doc in managers]),
+        "managerSettings": sections.read("managerSettings", lambda: [access.of_the_manager(tree, d) for d in managers]),
+        "eventSettings": sections.read("eventSettings", lambda: access.of_events(tree)),
+        "bootSettings": sections.read("bootSettings", lambda: access.of_the_boot(system)),
+        "secureBootCertificates": sections.read("secureBootCertificates", lambda: access.of_keys(tree, system)),
+    }
+
+
 def _kept(account: Account) -> Mapping[str, object]:
     """What must be the same: not whether it is locked now, nor when its password ends."""
     return {name: getattr(account, name) for name in ("slot", "username", "role", "enabled")}
@@ -62,7 +79,7 @@ def _kept(account: Account) -> Mapping[str, object]:
 
 def _directories(tree: Tree) -> Mapping[str, object]:
     _, doc = service(tree)
-    return {name: _directory(doc, name) for name in DIRECTORIES if isinstance(dig(doc, name), dict)}
+    return {name: _directory(doc, name) for name in redfish_access.DIRECTORIES if isinstance(dig(doc, name), dict)}
 
 
 def _directory(doc: Doc, name: str) -> dict[str, object]:

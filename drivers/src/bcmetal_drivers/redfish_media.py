@@ -71,24 +71,31 @@ def _collections(tree: Tree) -> Iterator[str]:
 
 
 def drives(tree: Tree) -> tuple[Drive, ...]:
-    """The slots for a CD, the system's own first. Raises Unsupported when there is none."""
+    """The slots for a CD, the system's own first; then others that hold an image, for a machine may boot a floppy or a stick as well.
+
+    Raises Unsupported when there is none.
+    """
     found: dict[str, Drive] = {}
+    others: dict[str, Drive] = {}
     for collection in dict.fromkeys(_collections(tree)):
         for path, doc in tree.documents(collection):
+            drive = Drive(path, doc)
             if _is_optical(doc):
-                found.setdefault(path, Drive(path, doc))
-    if not found:
+                found.setdefault(path, drive)
+            elif drive.inserted and drive.image:
+                others.setdefault(path, drive)
+    if not found and not others:
         raise Unsupported(f"{tree.address}: the BMC has no virtual CD")
-    return tuple(found.values())
+    return (*found.values(), *others.values())
 
 
 def eject(tree: Tree) -> tuple[Drive, ...]:
-    """Empty them all; the slots that there are."""
+    """Empty them all; the slots for a CD that there are."""
     slots = drives(tree)
     for known in slots:
         if known.inserted:
             _eject(tree, known)
-    return slots
+    return tuple(known for known in slots if _is_optical(known.doc))
 
 
 def _eject(tree: Tree, known: Drive) -> None:

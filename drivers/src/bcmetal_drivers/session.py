@@ -70,6 +70,11 @@ class Session:
         """Whether the BMC rejected the credentials."""
         return self._rejected
 
+    @property
+    def path(self) -> str | None:
+        """Of the session that is open."""
+        return self._path
+
     def accepted(self) -> None:
         """An authorised request got through."""
         self._fresh = False

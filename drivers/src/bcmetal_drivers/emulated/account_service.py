@@ -68,8 +68,20 @@ def show_account(inside: Interior, call: Call, slot: str) -> Answer:
         f"{ACCOUNTS}/{slot}", "ManagerAccount.v1_12_0", "User Account",
         UserName=account.username, Password=None, RoleId=account.role, Enabled=account.enabled,
         Locked=inside.accounts.locked(account.username), PasswordChangeRequired=account.must_change,
-        PasswordExpiration=account.expires, Links={"Role": link(f"{SERVICE}/Roles/{account.role}")},
+        PasswordExpiration=account.expires, Keys=link(f"{ACCOUNTS}/{slot}/Keys"), Links={"Role": link(f"{SERVICE}/Roles/{account.role}")},
     )  # fmt: skip
+
+
+def list_keys(inside: Interior, call: Call, slot: str) -> Answer:
+    path = f"{ACCOUNTS}/{slot}/Keys"
+    return collection(path, "Key", [f"{path}/{n}" for n, _ in enumerate(_in_slot(inside, slot).keys, 1)])
+
+
+def show_key(inside: Interior, call: Call, slot: str, n: str) -> Answer:
+    keys = _in_slot(inside, slot).keys
+    if not 1 <= int(n) <= len(keys):
+        raise not_found(call.request.path)
+    return resource(f"{ACCOUNTS}/{slot}/Keys/{n}", "Key.v1_3_0", "Key", KeyType="SSH", KeyString=keys[int(n) - 1])
 
 
 def create_account(inside: Interior, call: Call) -> Answer:
@@ -172,6 +184,8 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", r"/AccountService/Accounts", list_accounts),
     ("POST", r"/AccountService/Accounts", create_account),
     ("GET", r"/AccountService/Accounts/([^/]+)", show_account),
+    ("GET", r"/AccountService/Accounts/([^/]+)/Keys", list_keys),
+    ("GET", r"/AccountService/Accounts/([^/]+)/Keys/([0-9]+)", show_key),
     ("PATCH", r"/AccountService/Accounts/([^/]+)", change_account),
     ("DELETE", r"/AccountService/Accounts/([^/]+)", remove_account),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -27,6 +27,7 @@ class Account:
     enabled: bool = True
     must_change: bool = False  # the password is good for a new one only
     expires: str | None = None
+    keys: list[str] = field(default_factory=list)  # SSH public keys
 
 
 class Accounts:
@@ -79,6 +80,7 @@ class Accounts:
                 "enabled": a.enabled,
                 "must_change": a.must_change,
                 "expires": a.expires,
+                "keys": list(a.keys),
             }
             for a in self.slots.values()
         ]

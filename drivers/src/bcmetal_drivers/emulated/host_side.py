@@ -1,6 +1,7 @@
 """What root on the host can do to its BMC without a password: through KCS, or through the Redfish host interface.
 
     bmc.host_side.add_account("mallory")                     an administrator
+    bmc.host_side.add_key("admin", "ssh-ed25519 …")
     bmc.host_side.use_directory("ldap://192.0.2.66")         whose users may log in
     bmc.host_side.subscribe("https://192.0.2.66/events")     told of everything
     bmc.host_side.open_protocol("IPMI")
@@ -38,6 +39,21 @@ class HostSide:
         slot = next(str(n) for n in range(2, len(slots) + 3) if str(n) not in slots)
         slots[slot] = Account(slot, username, password or SecretStr(secrets.token_urlsafe(12)), role)
         return slot
+
+    def add_key(self, username: str, key: str) -> None:
+        """An SSH public key that logs in as this account. Raises KeyError."""
+        account = self._open().accounts.named(username)
+        if account is None:
+            raise KeyError(username)
+        account.keys.append(key)
+
+    def log_in(self, username: str) -> str:
+        """A token that needs no account: the host's own (DSP0270)."""
+        return self._open().sessions.open(username).token
+
+    def sessions(self) -> set[str]:
+        """The user names of those that are open."""
+        return {session.username for session in self._inside.sessions.listed()}
 
     def set_password(self, username: str, password: SecretStr) -> None:
         """Raises KeyError."""

@@ -6,6 +6,7 @@ certificate that was checked again, an address of a directory that is off. Every
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -17,6 +18,8 @@ Doc = Mapping[str, Any]
 SHOWN: Final = 120  # characters of a value that a sentence shows
 DHCP_SOURCE: Final = "02"  # IPMI LAN parameter 4: the address is given by DHCP
 ON_AN_ERASED_DISK: Final = ("HD(", "NVMe(", "Sata(", "Scsi(")  # a UEFI path ends at a file of a disk that was erased
+ELSEWHERE: Final = re.compile(r"(?i)\b(uri|mac|ipv4|ipv6|dns|iscsi|usb\w*|fv|fvfile|memorymapped|ramdisk)\(")
+SECRET: Final = re.compile(r"(?i)communit|passw|secret")  # settings whose values are not shown
 
 
 class Mend(StrEnum):
@@ -90,6 +93,8 @@ def _plain(at: str, old: object, new: object, ours: Ours) -> Iterator[Change]:
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         for key in sorted({*old, *new}):
             yield from _plain(f"{at}.{key}", old.get(key), new.get(key), ours)
+    elif old != new and SECRET.search(at):
+        yield Change(f"{at} is another than it was")
     elif old != new:
         yield Change(f"{at} was {_shown(old)}, and is {_shown(new)}")
 
@@ -204,6 +209,38 @@ def _certificate(at: str, old: object, new: object, ours: Ours) -> Iterator[Chan
         yield Change(f"the BMC shows another certificate ({_shown(new)}), and nothing here checks it")
 
 
+# ---------------------------------------------------------------- settings by their paths
+
+LABELS: Final = {
+    "accountSettings": "account in slot",
+    "accountRules": "rule of accounts",
+    "roles": "role",
+    "directorySettings": "directory",
+    "networkSettings": "setting of the BMC's interface",
+    "protocols": "setting of protocol",
+    "managerSettings": "setting of the BMC:",
+    "eventSettings": "setting of events",
+    "bootSettings": "boot setting",
+}
+
+
+def _settings(at: str, old: object, new: object, ours: Ours) -> Iterator[Change]:
+    """What is there now and was not, or was otherwise. What is gone lets nobody in: an account that was removed takes its own along."""
+    before, after = (one if isinstance(one, list) else [one] for one in (old, new))  # of each manager
+    for was, now in zip(before, after, strict=False):
+        yield from _differing(LABELS[at], _mapping(was), _mapping(now))
+
+
+def _differing(at: str, was: Doc, now: Doc) -> Iterator[Change]:
+    for name in sorted(now):
+        old, new = was.get(name), now[name]
+        if isinstance(new, Mapping):
+            if isinstance(old, Mapping):  # a whole account, directory or interface that is new is told elsewhere
+                yield from _differing(f"{at} {name}", old, new)
+        elif old != new:
+            yield Change(f"{_shown(at)} {_shown(name)} was {_shown(old)}, and is {_shown(new)}")
+
+
 # ---------------------------------------------------------------- firmware, boot, BIOS, keys
 
 
@@ -248,7 +285,7 @@ def _boot(at: str, old: object, new: object, ours: Ours) -> Iterator[Change]:
         for name in sorted({*present} - {*entries}):
             added.append(str(name))
             path = str(present[name])
-            if not (ours.disks_erased and any(mark in path for mark in ON_AN_ERASED_DISK)):
+            if not (ours.disks_erased and _on_a_disk(path)):
                 yield Change(f"boot entry {_shown(name)} ({_shown(path)}) was not there")
         for name in sorted({*entries} & {*present}):
             if entries[name] != present[name]:
@@ -257,6 +294,12 @@ def _boot(at: str, old: object, new: object, ours: Ours) -> Iterator[Change]:
     kept = [entry for entry in shown if entry not in added]
     if was.get("order") is not None and kept != order and [one for one in order if one in kept] != kept:
         yield Change(f"the boot order was {_shown(order)}, and is {_shown(shown)}", Mend.BOOT_ORDER, "", tuple(order))
+
+
+def _on_a_disk(path: str) -> bool:
+    """Whether a UEFI path leads to a disk of the machine. Its text is the tenant's: `Uri(http://x/HD(1))` leads elsewhere."""
+    nodes = path.split("/")
+    return any(node.startswith(ON_AN_ERASED_DISK) for node in nodes) and not ELSEWHERE.search(path)
 
 
 def _bios(at: str, old: object, new: object, ours: Ours) -> Iterator[Change]:
@@ -284,6 +327,13 @@ def _keys(at: str, old: object, new: object, ours: Ours) -> Iterator[Change]:
         yield Change(change.why, Mend.SECURE_BOOT_KEYS)
 
 
+def _key_certificates(at: str, old: object, new: object, ours: Ours) -> Iterator[Change]:
+    before, after = _mapping(old), _mapping(new)
+    for name in sorted({*before} & {*after}):
+        if before[name] != after[name]:
+            yield Change(f"UEFI keys: {_shown(name)} holds other certificates than it did", Mend.SECURE_BOOT_KEYS)
+
+
 _SECTIONS: Final = {
     "accounts": _accounts,
     "directories": _directories,
@@ -299,4 +349,6 @@ _SECTIONS: Final = {
     "biosPending": _pending,
     "secureBoot": _secure_boot,
     "secureBootKeys": _keys,
+    "secureBootCertificates": _key_certificates,
+    **dict.fromkeys(LABELS, _settings),
 }

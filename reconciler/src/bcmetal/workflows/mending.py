@@ -10,12 +10,14 @@ from bcmetal.decisions import Again, Done, Failed
 from bcmetal.states import Disks
 from bcmetal.store import baselines, inventories
 from bcmetal.store.values import SetNode
+from bcmetal.text import clean
 from bcmetal.workflows.bios import same
 from bcmetal.workflows.firmware import BROUGHT, NOW, bring_baseline
 from bcmetal.workflows.machine import Machine, Outcome
 from bcmetal.workflows.restarting import let_a_boot_apply
 from bcmetal_drivers.capabilities import (
     AccountControl,
+    Accounts,
     Baseline,
     BaselineMends,
     Bios,
@@ -31,8 +33,10 @@ from bcmetal_drivers.errors import DriverError, RejectedCredentials, Transient, 
 from bcmetal_drivers.resources import BiosValue, BootMode, KeyReset
 
 TRIES: Final = 2
+SESSIONS_END_S: Final = 5.0
 MEND_PATIENCE_S: Final = 900.0
 SHOWN: Final = 1000
+MUST_BE_KNOWN: Final = ("accounts", "network", "firmware")  # of a baseline, or it says too little to be believed
 TPM: Final = "the TPM"  # among what waits for a boot
 
 
@@ -56,7 +60,24 @@ async def mend_the_bmc(m: Machine) -> Outcome:
     found = await found_changed(m)
     if found is None:
         return Done()
-    return await _mend(m, [change for change in found[0] if change.mend in AT_ONCE], {})
+    outcome = await _mend(m, [change for change in found[0] if change.mend in AT_ONCE], {})
+    return await _end_the_sessions(m) if isinstance(outcome, Done) else outcome
+
+
+async def _end_the_sessions(m: Machine) -> Outcome:
+    """After the accounts: a session may outlive the one that it was opened with. What stays is looked at twice."""
+    looks = int(m.memo.get("session_looks", 0))
+    if not offers(m.bmc, BaselineMends) or looks >= TRIES:
+        return Done()
+    left: tuple[str, ...] = ()
+    try:
+        left = await m.act(need(m.bmc, BaselineMends).end_other_sessions)
+        known = {one.username for one in await m.look(need(m.bmc, Accounts).accounts)} if left else set()
+    except Unsupported:
+        known = set(left)
+    strange = sorted({clean(name)[:64] for name in left if name and name not in known})
+    m.remember(session_looks=looks + 1 if strange else TRIES, sessions_left=strange)
+    return Again("looks whether sessions of others are gone", SESSIONS_END_S) if strange and not looks else Done()
 
 
 async def mend_the_firmware(m: Machine) -> Outcome:
@@ -240,12 +261,18 @@ async def compare_the_baseline(m: Machine) -> Outcome:
     found = await found_changed(m)
     if found is None:
         return _not_compared(m, "the BMC has no baseline: it was never commissioned here")
-    if found[0]:
-        why_not: Mapping[str, str] = m.memo.get("not_mended") or {}
-        told = [f"{one.why} ({why_not[one.why]})" if one.why in why_not else one.why for one in found[0]]
+    why_not: Mapping[str, str] = m.memo.get("not_mended") or {}
+    told = [f"{one.why} ({why_not[one.why]})" if one.why in why_not else one.why for one in found[0]]
+    told += [
+        f"a session of {name!r}, an account that is not there, stays open" for name in m.memo.get("sessions_left") or ()
+    ]
+    if told:
         return Failed("baseline-changed", "; ".join(told)[:SHOWN])
     if m.address.scheme == "ipmi":
         return _not_compared(m, "IPMI shows a BMC's accounts and network alone: its firmware may be anybody's")
+    unknown = [name for name in MUST_BE_KNOWN if found[1].get(name) is None]
+    if unknown:
+        return _not_compared(m, f"when it was commissioned it did not tell its {' and '.join(unknown)}")
     m.condition("bmc-trust", "ok")
     return Done()
 
