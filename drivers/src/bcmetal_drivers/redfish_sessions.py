@@ -7,8 +7,7 @@ from typing import Final
 
 from bcmetal_drivers.door import tolerated
 from bcmetal_drivers.errors import MaybeSent, Refused, ServerFault, Unsupported
-from bcmetal_drivers.redfish_document import link, text
-from bcmetal_drivers.redfish_reading import key
+from bcmetal_drivers.redfish_document import key, link, text
 from bcmetal_drivers.redfish_tree import Tree
 
 LIMIT: Final = 64
