@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 from bcmetal.errors import Fault
 from bcmetal.settings_words import AGENT_ERASES
-from bcmetal_agent.tasks.hardware_trial import MARKS
+from bcmetal_agent.wire_tests import MARKS
 
 Doc = Mapping[str, Any]
 

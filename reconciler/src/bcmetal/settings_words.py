@@ -9,8 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, PlainValidator, StringConstraints
 
-from bcmetal_agent.tasks.doing import TaskFailed
-from bcmetal_agent.tasks.ssh_keys import key_line
+from bcmetal_agent.ssh_keys import key_line
 
 GIB: Final = 2**30
 _WORD: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
@@ -139,7 +138,7 @@ def ssh_key(value: str) -> str:
     """A line as in authorized_keys, without options, whose key is one."""
     try:
         key_line(value)
-    except TaskFailed as error:
+    except ValueError as error:
         raise ValueError(f"is no SSH key that opens anything: {error}") from None
     return value
 

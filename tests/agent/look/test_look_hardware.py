@@ -20,9 +20,10 @@ from bcmetal_agent import wire
 from bcmetal_agent.tasks import check_clock, check_gpus, hardware_tests, sweep_disks
 from bcmetal_agent.tasks.disks import BlockDevice
 from bcmetal_agent.tasks.doing import Stopped, TaskFailed
-from bcmetal_agent.tasks.hardware_trial import MARKS, Trial
+from bcmetal_agent.tasks.hardware_trial import Trial
 from bcmetal_agent.tasks.look_files import Machine
 from bcmetal_agent.wire_tasks import TestParams, TestResult
+from bcmetal_agent.wire_tests import MARKS
 
 Name = Literal["cpu", "memory", "smart", "disk-read", "disk-speed", "network", "gpu", "clock"]
 MIB = 2**20

@@ -9,10 +9,11 @@ from typing import Any, Final
 from bcmetal_agent.tasks import look_disks, look_smart
 from bcmetal_agent.tasks.disks import BlockDevice, devices
 from bcmetal_agent.tasks.doing import TaskFailed
-from bcmetal_agent.tasks.hardware_trial import MARKS, Trial
+from bcmetal_agent.tasks.hardware_trial import Trial
 from bcmetal_agent.tasks.look_files import whole
 from bcmetal_agent.tasks.tools import ToolMissing, run
 from bcmetal_agent.wire_tasks import TestResult
+from bcmetal_agent.wire_tests import MARKS
 
 LEAST_S: Final = 2  # for each disk: less tells of its cache alone
 _GRACE_S: Final = 60

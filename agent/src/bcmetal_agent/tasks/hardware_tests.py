@@ -1,4 +1,4 @@
-"""The task `test`: one hardware test, its verdict and its figures. Pass marks are those of `hardware_trial.MARKS`.
+"""The task `test`: one hardware test, its verdict and its figures. Pass marks are those of `wire_tests.MARKS`.
 
 `passed` None: it could not be run here, and the summary says why; whether that holds a machine back is the daemon's to say.
 """
@@ -12,11 +12,12 @@ from typing import Final
 
 from bcmetal_agent.tasks import burn, check_clock, check_disks, check_gpus, check_links, sweep_disks
 from bcmetal_agent.tasks.doing import Doing, TaskFailed
-from bcmetal_agent.tasks.hardware_trial import MARKS, Trial
+from bcmetal_agent.tasks.hardware_trial import Trial
 from bcmetal_agent.tasks.look_bounds import fitted
 from bcmetal_agent.tasks.look_files import Machine
 from bcmetal_agent.tasks.tools import ToolMissing
 from bcmetal_agent.wire_tasks import TestParams, TestResult
+from bcmetal_agent.wire_tests import MARKS
 
 TESTS: Final[Mapping[str, Callable[[Trial], TestResult]]] = MappingProxyType(
     {

@@ -21,9 +21,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from bcmetal_agent import wire
+from bcmetal_agent import ssh_keys, wire
 from bcmetal_agent.state import write_file
-from bcmetal_agent.tasks import sessions, ssh_keys
+from bcmetal_agent.tasks import sessions
 from bcmetal_agent.tasks.doing import Doing, TaskFailed
 from bcmetal_agent.tasks.tools import find, run
 from bcmetal_agent.wire_tasks import RescueParams, RescueReady
@@ -127,8 +127,11 @@ def end(places: Places | None = None) -> None:
 def _checked(params: RescueParams) -> tuple[str, list[str], str | None]:
     if not _NAME.fullmatch(params.user) or params.user == "root":
         raise TaskFailed("bad-params", "the account's name has lower-case letters, digits, - and _, and is not root")
-    keys = [ssh_keys.key_line(line) for line in params.ssh_keys]
-    secret = None if params.password_hash is None else ssh_keys.password_hash(params.password_hash)
+    try:
+        keys = [ssh_keys.key_line(line) for line in params.ssh_keys]
+        secret = None if params.password_hash is None else ssh_keys.password_hash(params.password_hash)
+    except ValueError as error:
+        raise TaskFailed("bad-params", str(error)) from None
     if not keys and secret is None:
         raise TaskFailed("bad-params", "a rescue needs SSH keys or a password's hash")
     return params.user, keys, secret
@@ -175,7 +178,10 @@ def _make_host_keys(where: Places, doing: Doing) -> list[str]:
         run(["dropbearkey", "-t", kind, *size, "-f", file], deadline_s=60, doing=doing)
         said = run(["dropbearkey", "-y", "-f", file], deadline_s=20, doing=doing).text.splitlines()
         line = next((one for one in said if one.startswith(("ssh-", "ecdsa-"))), "")
-        lines.append(ssh_keys.key_line(line))
+        try:
+            lines.append(ssh_keys.key_line(line))
+        except ValueError as error:
+            raise TaskFailed("rescue-ssh", f"dropbearkey made no key: {error}") from None
     return lines
 
 

@@ -1,4 +1,7 @@
-"""What may stand in a rescue account: public keys and a password's hash, in strict forms. None of it is ever shown."""
+"""What may stand in a rescue account: public keys and a password's hash, in strict forms. None of it is ever shown.
+
+Shared with the daemon, which refuses at once what the agent would.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,6 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 
-from bcmetal_agent.tasks.doing import TaskFailed
-
 _RSA_BITS: Final = range(2048, 16385)
 # No options before the type: `command=`, `from=` and their like would be somebody's wishes, and dropbear knows them.
 _LINE: Final = re.compile(r"(?P<kind>[a-z0-9@.-]{1,64}) (?P<blob>[A-Za-z0-9+/]{32,4000}={0,2})(?: [^\x00-\x1f\x7f]*)?")
@@ -24,35 +25,35 @@ _HASH: Final = re.compile(r"\$(?:(?:y|gy|7|6|5)\$[./A-Za-z0-9$=,]{20,400}|2[aby]
 
 
 def key_line(text: str) -> str:
-    """Type and key of one line as in authorized_keys; the comment is dropped. Raises TaskFailed."""
+    """Type and key of one line as in authorized_keys; the comment is dropped. Raises ValueError."""
     found = _LINE.fullmatch(text.strip(" \n"))
     if found is None:
-        raise _bad("a key is its type, a space and base64; options before it are not taken")
+        raise ValueError("a key is its type, a space and base64; options before it are not taken")
     kind, blob = found.group("kind"), found.group("blob")
     try:
         raw = base64.b64decode(blob, validate=True)
     except binascii.Error:
-        raise _bad("a key is not base64") from None
+        raise ValueError("a key is not base64") from None
     if kind in _FIELDS:
         fields = _fields(raw)
         if len(fields) != _FIELDS[kind] or fields[0] != kind.encode():
-            raise _bad(f"a key is no {kind}")
+            raise ValueError(f"a key is no {kind}")
     elif kind in _KINDS:
         try:
             key = load_ssh_public_key(f"{kind} {blob}".encode())
         except (ValueError, UnsupportedAlgorithm):
-            raise _bad(f"a key is no {kind}") from None
+            raise ValueError(f"a key is no {kind}") from None
         if isinstance(key, RSAPublicKey) and key.key_size not in _RSA_BITS:
-            raise _bad("an RSA key has fewer than 2048 bits, or more than 16384")
+            raise ValueError("an RSA key has fewer than 2048 bits, or more than 16384")
     else:
-        raise _bad("a key is of a type that is not taken: ssh-ed25519, ecdsa-sha2-nistp*, ssh-rsa and sk-* are")
+        raise ValueError("a key is of a type that is not taken: ssh-ed25519, ecdsa-sha2-nistp*, ssh-rsa and sk-* are")
     return f"{kind} {blob}"
 
 
 def password_hash(text: str) -> str:
-    """Raises TaskFailed."""
+    """Raises ValueError."""
     if not _HASH.fullmatch(text):
-        raise _bad(
+        raise ValueError(
             "the password's hash is not in a form of crypt(5) that is taken: yescrypt, scrypt, bcrypt, SHA-512, SHA-256"
         )
     return text
@@ -74,7 +75,3 @@ def _fields(raw: bytes) -> list[bytes]:
         found.append(raw[at + 4 : at + 4 + size])
         at += 4 + size
     return found
-
-
-def _bad(why: str) -> TaskFailed:
-    return TaskFailed("bad-params", why)
