@@ -1,4 +1,4 @@
-"""What each method of the API takes, and the shape of what it answers. The OpenAPI document is made from these very models.
+"""What the methods of metal take. The OpenAPI document is made from these very models; `models_records`, `models_joining` have the others.
 
 Inputs are strict: unknown fields, wrong types and characters that a log, a header or a BMC could mistake are refused. Answers come from
 the store as ready JSON; their models are for the document alone.
@@ -6,172 +6,44 @@ the store as ready JSON; their models are for the document alone.
 
 from __future__ import annotations
 
-import re
-from datetime import datetime
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    AwareDatetime,
-    BaseModel,
-    ConfigDict,
-    Field,
-    SecretStr,
-    StringConstraints,
-    model_validator,
+from pydantic import AfterValidator, Field, SecretStr, StringConstraints, model_validator
+
+from bcmetal.models_words import (
+    SAFE_INTEGER,
+    SSH_KEY,
+    WORD,
+    Address,
+    Change,
+    DriverName,
+    Fingerprint,
+    Input,
+    Labels,
+    Located,
+    Mac,
+    Moment,
+    Mutation,
+    NodeMutation,
+    NodeName,
+    OfNode,
+    Password,
+    PoolId,
+    Reason,
+    Sha256,
+    Sha512,
+    Short,
+    TenantId,
+    Username,
+    UserText,
+    VerbName,
+    Word,
+    crypted,
+    secret,
 )
-from pydantic.alias_generators import to_camel
+from bcmetal.states import State
 
-from bcmetal.states import SideVerb, State, Verb
-from bcmetal.text import sha256_fingerprint
-from bcmetal_drivers.address import parse
-from bcmetal_drivers.errors import BadAddress
-from bcmetal_drivers.schemes import families
-
-TENANT: Final = r"^[A-Za-z0-9._:-]{1,128}$"
-POOL: Final = r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$"
-KEY: Final = r"^[A-Za-z0-9._~:/+=-]{1,128}$"
-NAME: Final = r"^[a-z0-9-]{1,63}$"  # never shaped as an id: those hold an underscore
-NODE: Final = r"^(nd_[0-9a-hjkmnp-tv-z]{26}|[a-z0-9-]{1,63})$"
-PRINTABLE: Final = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"
-MAC: Final = r"^[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5}$"
-WORD: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
-
-SSH_KEY: Final = r"^(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(256|384|521)|sk-[a-z0-9@.-]+) [A-Za-z0-9+/=]+( [ -~]*)?$"
-CRYPTED: Final = r"\$(5|6|y|7|2[aby])\$[A-Za-z0-9./$=,]{20,400}"
-
-USERNAME_BYTES: Final = 64
-PASSWORD_BYTES: Final = 128
-SAFE_INTEGER: Final = 2**53 - 1
-FIRST_YEAR, LAST_YEAR = 2000, 2200
-
-
-def _secret(limit: int) -> AfterValidator:
-    def check(value: SecretStr) -> SecretStr:
-        text = value.get_secret_value()
-        if not text:
-            raise ValueError("is empty")
-        if len(text.encode()) > limit:
-            raise ValueError(f"is longer than {limit} bytes")
-        if any(ord(char) < 32 or 127 <= ord(char) < 160 for char in text):
-            raise ValueError("holds a control character")
-        return value
-
-    return AfterValidator(check)
-
-
-def _crypted(value: SecretStr) -> SecretStr:
-    if not re.fullmatch(CRYPTED, value.get_secret_value()):
-        raise ValueError("is no hash of a password: `openssl passwd -6` or `mkpasswd` makes one")
-    return value
-
-
-def _moment(value: datetime) -> datetime:
-    if not FIRST_YEAR <= value.year <= LAST_YEAR:
-        raise ValueError(f"lies outside of the years {FIRST_YEAR} to {LAST_YEAR}")
-    return value
-
-
-def _fingerprint(value: str) -> str:
-    bare = sha256_fingerprint(value)
-    if bare is None:
-        raise ValueError(
-            "is no SHA-256 fingerprint: 64 hexadecimal digits, colons as you like, as openssl prints it or bare"
-        )
-    return bare
-
-
-def _verb(value: str) -> Verb | SideVerb:
-    for kind in (Verb, SideVerb):
-        if value in kind.__members__.values():
-            return kind(value)
-    raise ValueError("is no verb and no side operation")
-
-
-TenantId = Annotated[str, StringConstraints(pattern=TENANT)]
-PoolId = Annotated[str, StringConstraints(pattern=POOL)]
-NodeId = Annotated[str, StringConstraints(pattern=NODE)]
-NodeName = Annotated[str, StringConstraints(pattern=NAME)]
-IdempotencyKey = Annotated[str, StringConstraints(pattern=KEY)]
-Word = Annotated[str, StringConstraints(pattern=WORD)]
-
-
-def _address_of_a_known_form(value: str) -> str:
-    """Here, so that a bad address is told together with every other fault of the input."""
-    try:
-        parse(value)
-    except BadAddress as error:
-        raise ValueError(str(error)) from None
-    return value
-
-
-def _driver(value: str) -> str:
-    if value not in families():
-        raise ValueError(f"is none of {', '.join(families())}")
-    return value
-
-
-Short = Annotated[str, StringConstraints(pattern=PRINTABLE, min_length=1, max_length=128)]
-Reason = Annotated[str, StringConstraints(pattern=PRINTABLE, min_length=1, max_length=400)]
-Address = Annotated[
-    str, StringConstraints(pattern=PRINTABLE, min_length=1, max_length=512), AfterValidator(_address_of_a_known_form)
-]
-DriverName = Annotated[
-    str, StringConstraints(max_length=32), AfterValidator(_driver), Field(json_schema_extra={"enum": list(families())})
-]
-Mac = Annotated[str, StringConstraints(pattern=MAC, to_lower=True)]
-Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9A-Fa-f]{64}$", to_lower=True)]
-Sha512 = Annotated[str, StringConstraints(pattern=r"^[0-9A-Fa-f]{128}$", to_lower=True)]
-LabelKey = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$")]
-LabelValue = Annotated[str, StringConstraints(pattern=PRINTABLE, max_length=128)]
-Labels = Annotated[dict[LabelKey, LabelValue], Field(max_length=64)]
-Username = Annotated[SecretStr, _secret(USERNAME_BYTES)]
-Password = Annotated[SecretStr, _secret(PASSWORD_BYTES)]
-Moment = Annotated[AwareDatetime, AfterValidator(_moment)]
-Fingerprint = Annotated[str, StringConstraints(max_length=128), AfterValidator(_fingerprint)]
-VerbName = Annotated[str, StringConstraints(max_length=32), AfterValidator(_verb)]
-UserText = Annotated[str, StringConstraints(max_length=64 * 1024)]
-
-
-class Input(BaseModel):
-    """JSON, camelCase, nothing unknown."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        strict=True,
-        alias_generator=to_camel,
-        hide_input_in_errors=True,
-        allow_inf_nan=False,
-    )
-
-
-class Located(Input):
-    tenant_id: TenantId
-    pool_id: PoolId
-
-
-class OfNode(Located):
-    """About one node; a name stands for the id too."""
-
-    node_id: NodeId
-
-
-class Change(Input):
-    """Something is changed: such a call is audited when it is refused too."""
-
-
-class Mutation(Change):
-    idempotency_key: IdempotencyKey | None = None
-
-
-class NodeMutation(OfNode, Mutation):
-    """`ifGeneration`: refused with CONFLICT when the node moved on since then."""
-
-    if_generation: int | None = Field(None, ge=0, le=SAFE_INTEGER)
-
-
-# ---------------------------------------------------------------- metal: parts
+# ---------------------------------------------------------------- parts
 
 
 class Tls(Input):
@@ -280,7 +152,7 @@ class EraseWaiver(Input):
         return self
 
 
-# ---------------------------------------------------------------- metal: methods
+# ---------------------------------------------------------------- methods
 
 
 class Enroll(Located, Mutation):
@@ -289,7 +161,7 @@ class Enroll(Located, Mutation):
     boot_mac: Mac | None = None
     location: Location = Location()
     asset_tag: Short | None = None
-    labels: Labels = {}
+    labels: Labels = Field({})
     root_device: RootDevice | None = None
     inspect: bool = True
 
@@ -300,7 +172,7 @@ class List(Input):
     tenant_id: TenantId
     pool_id: PoolId | None = None
     state: State | None = None
-    labels: Labels = {}
+    labels: Labels = Field({})
     query: Short | None = None
     condition: Annotated[str, StringConstraints(pattern=r"^[a-z-]{1,32}$")] | None = None
     needs_attention: bool | None = None
@@ -334,7 +206,7 @@ class Plan(OfNode):
     """A verb and the input that it would get, without tenant, pool and node."""
 
     verb: VerbName
-    input: dict[str, Any] = {}
+    input: dict[str, Any] = Field({})
 
 
 class Inspect(NodeMutation):
@@ -397,7 +269,7 @@ class Rescue(NodeMutation):
     """With keys or a password's hash (as crypt(3) makes it) the agent opens SSH; without, the pool's rescue ISO boots."""
 
     ssh_keys: SshKeys = ()
-    password_hash: Annotated[SecretStr, _secret(512), AfterValidator(_crypted)] | None = None
+    password_hash: Annotated[SecretStr, secret(512), AfterValidator(crypted)] | None = None
     expires_after_s: int | None = Field(None, ge=60, le=30 * 86400)
 
 
@@ -495,89 +367,3 @@ class SetProtected(NodeMutation):
     on: bool
     reason: Reason | None = None
     until: Moment | None = None
-
-
-# ---------------------------------------------------------------- erasure records, audit, freeze
-
-
-class ErasureRecordList(Input):
-    """Newest first. `nodeId`: also a name, and also of a node that was removed."""
-
-    tenant_id: TenantId
-    pool_id: PoolId | None = None
-    node_id: NodeId | None = None
-    serial: Short | None = None
-    limit: int = Field(100, ge=1, le=200)
-    cursor: Annotated[str, StringConstraints(pattern=r"^[0-9]{1,19}\.er_[0-9a-z]{26}$")] | None = None
-
-
-RecordId = Annotated[str, StringConstraints(pattern=r"^er_[0-9a-hjkmnp-tv-z]{26}$")]
-
-
-class ErasureRecordGet(Input):
-    tenant_id: TenantId
-    record_id: RecordId
-
-
-class ErasureRecordExport(ErasureRecordList):
-    """As `list`; `recordIds`: these alone."""
-
-    record_ids: Annotated[tuple[RecordId, ...], Field(max_length=200)] | None = None
-
-
-class AuditList(Input):
-    """Newest first."""
-
-    tenant_id: TenantId
-    pool_id: PoolId | None = None
-    node_id: NodeId | None = None
-    identity: Short | None = None
-    since: Moment | None = None
-    until: Moment | None = None
-    limit: int = Field(100, ge=1, le=200)
-    cursor: Annotated[str, StringConstraints(pattern=r"^[0-9]{1,19}\.au_[0-9a-z]{26}$")] | None = None
-
-
-class AuditExport(Input):
-    """All that matches, one JSON object a line."""
-
-    tenant_id: TenantId
-    since: Moment | None = None
-    until: Moment | None = None
-
-
-class FreezeScope(Mutation):
-    """`siteId` is for a rack, and may be left out where there is one site."""
-
-    tenant_id: TenantId
-    scope_kind: Literal["site", "pool", "rack"]
-    scope_id: PoolId
-    site_id: Word | None = None
-
-
-class FreezeSet(FreezeScope):
-    reason: Reason
-
-
-class FreezeList(Input):
-    tenant_id: TenantId
-
-
-# ---------------------------------------------------------------- images
-
-
-class ImageList(Input):
-    """What is on the daemon's shelf: the tenant's own, and what the configuration names."""
-
-    tenant_id: TenantId
-
-
-class ImagePull(Change):
-    """Asked again, it tells how far it is."""
-
-    tenant_id: TenantId
-    image: Image
-
-
-class ImagePrune(Change):
-    tenant_id: TenantId

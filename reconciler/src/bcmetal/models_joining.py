@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
-from bcmetal.models import MAC, PRINTABLE, Change, IdempotencyKey, Input, Located, Sha256
+from bcmetal.models_words import MAC, PRINTABLE, Change, IdempotencyKey, Input, Located, Sha256
 
 JOIN_ID: Final = r"^jt_[0-9a-hjkmnp-tv-z]{26,52}$"
 REQUEST_ID: Final = r"^jr_[0-9a-hjkmnp-tv-z]{26,52}$"

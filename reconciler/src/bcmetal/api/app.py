@@ -44,7 +44,7 @@ from bcmetal.api.openapi import document
 from bcmetal.api.requests import address_of, install_faults, read_body, trace_of
 from bcmetal.errors import BcmetalError, Internal, InvalidInput, PermissionDenied, Unavailable
 from bcmetal.join.authority import NO_CA
-from bcmetal.models import Input, Located
+from bcmetal.models_words import Input, Located
 from bcmetal.store import audit as audit_rows
 from bcmetal.store import outbox
 from bcmetal.store.ids import ENTROPY_BYTES, new_id

@@ -10,7 +10,7 @@ from typing import Any, Final
 from sqlalchemy import Connection
 from starlette.responses import Response, StreamingResponse
 
-from bcmetal import models
+from bcmetal import models_records
 from bcmetal.answers import AuditEntries, AuditEntry
 from bcmetal.api.access import whole_tenant
 from bcmetal.api.calls import Call, method
@@ -29,8 +29,8 @@ LINES: Final = "application/x-ndjson"
 _ID: Final = re.compile(r"nd_[0-9a-z]{26}")
 
 
-@method("audit", models.AuditList, AuditEntries, None, name="list")
-async def list_entries(call: Call[models.AuditList]) -> Json:
+@method("audit", models_records.AuditList, AuditEntries, None, name="list")
+async def list_entries(call: Call[models_records.AuditList]) -> Json:
     """Entries of one tenant, newest first."""
     asked = call.input
     whole_tenant(call.settings, call.who, asked.tenant_id, Action.AUDIT)
@@ -76,8 +76,8 @@ def _entry(row: AuditRow) -> dict[str, Any]:
     }
 
 
-@method("audit", models.AuditExport, AuditEntry, None, media=LINES)
-async def export(call: Call[models.AuditExport]) -> Response:
+@method("audit", models_records.AuditExport, AuditEntry, None, media=LINES)
+async def export(call: Call[models_records.AuditExport]) -> Response:
     """All entries of one tenant, newest first, one JSON object a line (`application/x-ndjson`)."""
     asked = call.input
     whole_tenant(call.settings, call.who, asked.tenant_id, Action.AUDIT)

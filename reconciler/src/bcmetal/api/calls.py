@@ -16,7 +16,7 @@ from bcmetal.consoles import Consoles
 from bcmetal.decisions import Micros, PoolPolicy
 from bcmetal.errors import Internal
 from bcmetal.events import Feed
-from bcmetal.models import Change, Input
+from bcmetal.models_words import Change, Input
 from bcmetal.settings import Action, Pool, Settings
 from bcmetal.states import Verb
 from bcmetal.store.ids import ENTROPY_BYTES, new_id

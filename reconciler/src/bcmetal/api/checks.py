@@ -10,7 +10,8 @@ from typing import Literal
 from bcmetal.boot import config_drive
 from bcmetal.boot.outbound import AddressRefused, literal, name_listed, parse_target, permitted
 from bcmetal.errors import Fault, InvalidInput
-from bcmetal.models import Commission, Deploy, Input, Release, Service
+from bcmetal.models import Commission, Deploy, Release, Service
+from bcmetal.models_words import Input
 from bcmetal.settings import Pool, Settings
 
 

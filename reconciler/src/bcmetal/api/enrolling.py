@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import SecretStr
 from sqlalchemy import Connection
 
-from bcmetal import models
+from bcmetal import models, models_words
 from bcmetal.answers import NodeView
 from bcmetal.api.calls import Call, method
 from bcmetal.api.metal import given_of
@@ -116,7 +116,7 @@ def _new_node(call: Call[models.Enroll], place: Place) -> NewNode:
     )
 
 
-def _json(model: models.Input | None) -> dict[str, Any] | None:
+def _json(model: models_words.Input | None) -> dict[str, Any] | None:
     return None if model is None else model.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 

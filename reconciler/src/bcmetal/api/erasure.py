@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from bcmetal import models
+from bcmetal import models_records
 from bcmetal.answers import ErasureExport, ErasureRecord, ErasureRecords
 from bcmetal.api.access import actions_on_pool, pool_of, pools_allowing, require, whole_tenant
 from bcmetal.api.calls import Call, method
@@ -23,8 +23,8 @@ from bcmetal.store.values import Json
 from bcmetal.store.views import stamp
 
 
-@method("erasureRecords", models.ErasureRecordList, ErasureRecords, None, name="list")
-async def list_records(call: Call[models.ErasureRecordList]) -> Json:
+@method("erasureRecords", models_records.ErasureRecordList, ErasureRecords, None, name="list")
+async def list_records(call: Call[models_records.ErasureRecordList]) -> Json:
     """Records of one tenant, newest first; also of nodes that were removed."""
     asked = call.input
     pools = _pools(call, asked.pool_id)
@@ -40,8 +40,8 @@ async def list_records(call: Call[models.ErasureRecordList]) -> Json:
     return {"records": [_shown(row) for row in rows], "cursor": cursor}
 
 
-@method("erasureRecords", models.ErasureRecordGet, ErasureRecord, None)
-async def get(call: Call[models.ErasureRecordGet]) -> Json:
+@method("erasureRecords", models_records.ErasureRecordGet, ErasureRecord, None)
+async def get(call: Call[models_records.ErasureRecordGet]) -> Json:
     """One record. Another tenant's is NOT_FOUND."""
     pools = _pools(call, None)
     row = await call.store.read(erasure.get, call.input.record_id)
@@ -50,8 +50,8 @@ async def get(call: Call[models.ErasureRecordGet]) -> Json:
     return _shown(row)
 
 
-@method("erasureRecords", models.ErasureRecordExport, ErasureExport, None)
-async def export(call: Call[models.ErasureRecordExport]) -> Json:
+@method("erasureRecords", models_records.ErasureRecordExport, ErasureExport, None)
+async def export(call: Call[models_records.ErasureRecordExport]) -> Json:
     """Records as they were signed, newest first, with the public keys. `openssl dgst -sha256 -verify KEY.pem -signature SIG FILE` verifies one."""
     asked = call.input
     pools = _pools(call, asked.pool_id)

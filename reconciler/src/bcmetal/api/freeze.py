@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from bcmetal import models
+from bcmetal import models_records
 from bcmetal.answers import FreezeLifted, Freezes, FreezeView
 from bcmetal.api.access import Identity, actions_on_pool, actions_on_site, pool_of, require, site_of
 from bcmetal.api.calls import Call, method
@@ -26,8 +26,8 @@ class Scope:
     stored_id: str  # as the store holds it: a rack's is SITE/RACK
 
 
-@method("freeze", models.FreezeSet, FreezeView, None, name="set")
-async def set_freeze(call: Call[models.FreezeSet]) -> Json:
+@method("freeze", models_records.FreezeSet, FreezeView, None, name="set")
+async def set_freeze(call: Call[models_records.FreezeSet]) -> Json:
     """Hold every mutating step on a site, a pool or a rack."""
     scope = _scope(call)
     row = FreezeRow(scope.kind, scope.stored_id, call.input.reason, call.who.name, call.now)
@@ -41,8 +41,8 @@ def _set(c: Connection, row: FreezeRow, entry: NewAudit) -> None:
     audit.add(c, entry, row.at)
 
 
-@method("freeze", models.FreezeScope, FreezeLifted, None)
-async def lift(call: Call[models.FreezeScope]) -> Json:
+@method("freeze", models_records.FreezeScope, FreezeLifted, None)
+async def lift(call: Call[models_records.FreezeScope]) -> Json:
     """Let changes go on. Lifting what is not frozen is no error."""
     scope = _scope(call)
     entry = call.audit(f"{scope.kind}/{scope.stored_id}", "allowed")
@@ -57,8 +57,8 @@ def _lift(c: Connection, scope: Scope, entry: NewAudit, now: Micros) -> bool:
     return lifted
 
 
-@method("freeze", models.FreezeList, Freezes, None, name="list")
-async def list_freezes(call: Call[models.FreezeList]) -> Json:
+@method("freeze", models_records.FreezeList, Freezes, None, name="list")
+async def list_freezes(call: Call[models_records.FreezeList]) -> Json:
     """What is held on the tenant's pools, or on the sites that they are on."""
     rows = await call.store.read(freezes.list)
     seen = [_shown(row) for row in rows if _visible(call.settings, call.who, call.input.tenant_id, row)]
@@ -89,7 +89,7 @@ def _shown(row: FreezeRow) -> dict[str, Any]:
 
 def _scope(call: Call[Any]) -> Scope:
     """The scope, if it is the tenant's and the caller may freeze it. Raises NotFound, PermissionDenied, InvalidInput."""
-    asked: models.FreezeScope = call.input
+    asked: models_records.FreezeScope = call.input
     settings, who = call.settings, call.who
     if asked.scope_kind == "pool":
         pool = pool_of(settings, who, asked.tenant_id, asked.scope_id)

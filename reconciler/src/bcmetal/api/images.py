@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from bcmetal import models
+from bcmetal import models_records
 from bcmetal.answers import Images, ImageView, PrunedImages
 from bcmetal.api.access import actions_on_site, pools_allowing
 from bcmetal.api.calls import Call, method
@@ -18,8 +18,8 @@ from bcmetal.store import agent_tasks, audit, media
 from bcmetal.store.values import Json
 
 
-@method("images", models.ImageList, Images, None, name="list")
-async def list_images(call: Call[models.ImageList]) -> Json:
+@method("images", models_records.ImageList, Images, None, name="list")
+async def list_images(call: Call[models_records.ImageList]) -> Json:
     """The images of the configuration, on the shelf or not, and what else is there for this tenant."""
     tenant_id = call.input.tenant_id
     pools_allowing(call.settings, call.who, tenant_id, Action.READ)
@@ -35,8 +35,8 @@ async def list_images(call: Call[models.ImageList]) -> Json:
     return {"images": found}
 
 
-@method("images", models.ImagePull, ImageView, None)
-async def pull(call: Call[models.ImagePull]) -> Json:
+@method("images", models_records.ImagePull, ImageView, None)
+async def pull(call: Call[models_records.ImagePull]) -> Json:
     """Have an image on the shelf before a machine needs it. Answers at once with how far it is; asked again, it begins nothing anew."""
     asked, name = call.input, call.input.image.name
     pools_allowing(call.settings, call.who, asked.tenant_id, Action.OPERATE)
@@ -55,8 +55,8 @@ async def pull(call: Call[models.ImagePull]) -> Json:
     return {**shown, "state": "fetching", "doneBytes": look.done_bytes, "totalBytes": look.total_bytes}
 
 
-@method("images", models.ImagePrune, PrunedImages, None)
-async def prune(call: Call[models.ImagePrune]) -> Json:
+@method("images", models_records.ImagePrune, PrunedImages, None)
+async def prune(call: Call[models_records.ImagePrune]) -> Json:
     """Delete images that no machine needs now and nobody looked at in the last quarter of an hour.
 
     The tenant's own; and public ones, if the caller may operate on a site.
@@ -82,7 +82,7 @@ def _shelf(call: Call[Any]) -> Shelf:
     return call.services.shelf
 
 
-def _source(call: Call[models.ImagePull]) -> ImageSource:
+def _source(call: Call[models_records.ImagePull]) -> ImageSource:
     """Raises InvalidInput."""
     image, settings = call.input.image, call.settings
     if image.url is None:

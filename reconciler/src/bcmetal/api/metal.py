@@ -8,7 +8,7 @@ from typing import Any, Final
 from pydantic import SecretStr
 from sqlalchemy import Connection
 
-from bcmetal import models
+from bcmetal import models, models_words
 from bcmetal.answers import NodeView
 from bcmetal.api.access import WORKFLOW_ACTIONS, actions_for
 from bcmetal.api.calls import Call, method
@@ -29,7 +29,7 @@ A = Action
 DELIVERED: Final = ("user-data", "meta-data", "network-data", "password-hash")  # what a retry has again
 
 
-def given_of(call: Call[models.NodeMutation], *names: str) -> dict[str, Any]:
+def given_of(call: Call[models_words.NodeMutation], *names: str) -> dict[str, Any]:
     """The named fields of the input, as JSON; what was not given is left out."""
     fields = {name for name in names if name in call.input.model_fields_set}
     return call.input.model_dump(mode="json", by_alias=True, include=fields, exclude_none=True)
@@ -103,8 +103,8 @@ async def rescue(call: Call[models.Rescue]) -> Json:
     return await run_verb(call, Verb.RESCUE, given, seal=_sealing(call, secrets))
 
 
-@method("metal", models.NodeMutation, NodeView, WORKFLOW_ACTIONS[Verb.UNRESCUE])
-async def unrescue(call: Call[models.NodeMutation]) -> Json:
+@method("metal", models_words.NodeMutation, NodeView, WORKFLOW_ACTIONS[Verb.UNRESCUE])
+async def unrescue(call: Call[models_words.NodeMutation]) -> Json:
     """End a rescue: eject its medium and start the machine's own system."""
     return await run_verb(call, Verb.UNRESCUE)
 
@@ -134,8 +134,8 @@ async def retire(call: Call[models.Retire]) -> Json:
     return await run_verb(call, Verb.RETIRE, given_of(call, *fields))
 
 
-@method("metal", models.NodeMutation, NodeView, A.OPERATE)
-async def retry(call: Call[models.NodeMutation]) -> Json:
+@method("metal", models_words.NodeMutation, NodeView, A.OPERATE)
+async def retry(call: Call[models_words.NodeMutation]) -> Json:
     """Do the failed operation again, with the input that it had. Needs what that verb needs as well."""
 
     kept: list[Sealed] = []
@@ -158,8 +158,8 @@ async def retry(call: Call[models.NodeMutation]) -> Json:
     return await run_verb(call, Verb.RETRY, look=failed_input, seal=seal)
 
 
-@method("metal", models.NodeMutation, NodeView, A.OPERATE)
-async def abort(call: Call[models.NodeMutation]) -> Json:
+@method("metal", models_words.NodeMutation, NodeView, A.OPERATE)
+async def abort(call: Call[models_words.NodeMutation]) -> Json:
     """End what is under way, after the step that it is in; what it did to the machine is undone."""
     return await run_verb(call, Verb.ABORT, record=_abort)
 
@@ -191,8 +191,8 @@ def _abort(c: Connection, plan: Decided) -> None:
 # ---------------------------------------------------------------- what ends at once
 
 
-@method("metal", models.NodeMutation, NodeView, A.OPERATE)
-async def adopt(call: Call[models.NodeMutation]) -> Json:
+@method("metal", models_words.NodeMutation, NodeView, A.OPERATE)
+async def adopt(call: Call[models_words.NodeMutation]) -> Json:
     """Take an inspected machine as it is, with the system that it came with. Nothing is touched."""
     return await run_verb(call, Verb.ADOPT, record=instant({"system": System.PRESENT}, State.DEPLOYED))
 
@@ -296,8 +296,8 @@ async def service(call: Call[models.Service]) -> Json:
     return await run_verb(call, Verb.SERVICE, given_of(call, "steps", "force"), check=check)
 
 
-@method("metal", models.NodeMutation, NodeView, A.CREDENTIALS)
-async def rotate_bmc_credentials(call: Call[models.NodeMutation]) -> Json:
+@method("metal", models_words.NodeMutation, NodeView, A.CREDENTIALS)
+async def rotate_bmc_credentials(call: Call[models_words.NodeMutation]) -> Json:
     """Give the BMC a new random password. The old one is kept until the new one was proven by a login.
 
     Refused (`recovery-not-exercised`) until somebody proved that the vault's key can be recovered.
@@ -306,8 +306,8 @@ async def rotate_bmc_credentials(call: Call[models.NodeMutation]) -> Json:
     return await run_verb(call, SideVerb.ROTATE_BMC_CREDENTIALS)
 
 
-@method("metal", models.NodeMutation, NodeView, A.RESCUE)
-async def console(call: Call[models.NodeMutation]) -> Json:
+@method("metal", models_words.NodeMutation, NodeView, A.RESCUE)
+async def console(call: Call[models_words.NodeMutation]) -> Json:
     """Ask the BMC for the ways to the machine's serial console; `consoleWays` answers them once it did."""
     return await run_verb(call, SideVerb.CONSOLE)
 
@@ -324,8 +324,8 @@ async def identify(call: Call[models.Identify]) -> Json:
     return await run_verb(call, SideVerb.IDENTIFY, {"on": call.input.on})
 
 
-@method("metal", models.NodeMutation, NodeView, A.OPERATE)
-async def read_sensors(call: Call[models.NodeMutation]) -> Json:
+@method("metal", models_words.NodeMutation, NodeView, A.OPERATE)
+async def read_sensors(call: Call[models_words.NodeMutation]) -> Json:
     """Read the sensors through the BMC; `sensors` answers them once it did."""
     return await run_verb(call, SideVerb.READ_SENSORS)
 
@@ -336,7 +336,7 @@ async def read_event_log(call: Call[models.ReadEventLog]) -> Json:
     return await run_verb(call, SideVerb.READ_EVENT_LOG, {"limit": call.input.limit})
 
 
-@method("metal", models.NodeMutation, NodeView, A.OPERATE)
-async def clear_event_log(call: Call[models.NodeMutation]) -> Json:
+@method("metal", models_words.NodeMutation, NodeView, A.OPERATE)
+async def clear_event_log(call: Call[models_words.NodeMutation]) -> Json:
     """Clear the BMC's event log. What was read of it before stays here."""
     return await run_verb(call, SideVerb.CLEAR_EVENT_LOG)

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 from sqlalchemy import Connection
 
-from bcmetal import models
+from bcmetal import models, models_words
 from bcmetal.answers import (
     ConsoleWaysAnswer,
     EventLogAnswer,
@@ -67,8 +67,8 @@ def _page(c: Connection, wanted: NodeFilter, limit: int, cursor: str | None) -> 
     return views.read(c, ids), more
 
 
-@method("metal", models.OfNode, NodeView, A.READ)
-async def get(call: Call[models.OfNode]) -> Json:
+@method("metal", models_words.OfNode, NodeView, A.READ)
+async def get(call: Call[models_words.OfNode]) -> Json:
     """The node's view."""
     row = await node_of(call)
     return await answer(call, row.node_id)
@@ -102,7 +102,7 @@ def _inventory(row: InventoryRow) -> dict[str, Any]:
     }
 
 
-async def _told(call: Call[models.OfNode], verb: SideVerb) -> tuple[dict[str, Any], Json]:
+async def _told(call: Call[models_words.OfNode], verb: SideVerb) -> tuple[dict[str, Any], Json]:
     """The answer's frame, and what the last such reading of the BMC found."""
     row = await node_of(call)
     found = await call.store.read(side_operations.last_result, row.node_id, verb)
@@ -110,22 +110,22 @@ async def _told(call: Call[models.OfNode], verb: SideVerb) -> tuple[dict[str, An
     return frame, {} if found is None else found.result
 
 
-@method("metal", models.OfNode, SensorsAnswer, A.READ)
-async def sensors(call: Call[models.OfNode]) -> Json:
+@method("metal", models_words.OfNode, SensorsAnswer, A.READ)
+async def sensors(call: Call[models_words.OfNode]) -> Json:
     """The sensors as they were read last by `readSensors`; null before the first time."""
     frame, found = await _told(call, SideVerb.READ_SENSORS)
     return {**frame, "sensors": found.get("sensors"), "powerDrawW": found.get("powerDrawW")}
 
 
-@method("metal", models.OfNode, EventLogAnswer, A.READ)
-async def event_log(call: Call[models.OfNode]) -> Json:
+@method("metal", models_words.OfNode, EventLogAnswer, A.READ)
+async def event_log(call: Call[models_words.OfNode]) -> Json:
     """The BMC's event log as it was read last by `readEventLog`, oldest first; null before the first time."""
     frame, found = await _told(call, SideVerb.READ_EVENT_LOG)
     return {**frame, "entries": found.get("entries")}
 
 
-@method("metal", models.OfNode, ConsoleWaysAnswer, A.RESCUE)
-async def console_ways(call: Call[models.OfNode]) -> Json:
+@method("metal", models_words.OfNode, ConsoleWaysAnswer, A.RESCUE)
+async def console_ways(call: Call[models_words.OfNode]) -> Json:
     """The ways to the serial console as `console` found them last, best first; null before the first time."""
     frame, found = await _told(call, SideVerb.CONSOLE)
     return {**frame, "ways": found.get("ways")}
@@ -190,7 +190,7 @@ def _steps(call: Call[models.Plan], verb: Verb | SideVerb | None, row: NodeRow, 
     return list(call.services.steps_of(verb, row, given, call.its_pool))
 
 
-def _asked(call: Call[models.Plan], planned: Method) -> models.Input:
+def _asked(call: Call[models.Plan], planned: Method) -> models_words.Input:
     """The verb's own input, checked by its own model. Raises InvalidInput with paths under `input`."""
     given = {name: value for name, value in call.input.input.items() if name not in OF_THE_PLACE}
     place = {name: call.body[name] for name in OF_THE_PLACE}
@@ -202,7 +202,7 @@ def _asked(call: Call[models.Plan], planned: Method) -> models.Input:
 
 
 def _why_not(
-    call: Call[models.Plan], asked: models.Input, row: NodeRow, decision: Move | Refusal
+    call: Call[models.Plan], asked: models_words.Input, row: NodeRow, decision: Move | Refusal
 ) -> dict[str, Any] | None:
     error: Exception | None = None
     try:

@@ -16,7 +16,7 @@ from bcmetal.api.calls import Call
 from bcmetal.api.views import allowed_words, answer
 from bcmetal.decisions import SECOND, Move, Params, PoolPolicy, Refusal, Refused, decide
 from bcmetal.errors import BcmetalError, Conflict, Fault, InvalidInput, InvalidState, Lost, NotFound, PermissionDenied
-from bcmetal.models import NodeMutation
+from bcmetal.models_words import NodeMutation
 from bcmetal.settings import Pool, Settings
 from bcmetal.states import SideVerb, State, Verb
 from bcmetal.store import nodes, operations
