@@ -9,7 +9,8 @@ from sqlalchemy import text
 
 from api.site import POOL, Site
 from bcmetal.api.access import WORKFLOW_ACTIONS
-from bcmetal.settings import Action, Settings, check
+from bcmetal.settings import Settings, check
+from bcmetal.settings_grants import Action
 from bcmetal.states import WORKFLOWS, Verb
 
 WAIVER = {"reason": "the drive is dead", "serials": ["S1"]}

@@ -11,7 +11,7 @@ import pytest
 from api.site import POOL, TENANT, Site
 from bcmetal.api.app import BODY_LIMIT
 from bcmetal.api.calls import METHODS
-from bcmetal.settings import ROLES, Action, Role
+from bcmetal.settings_grants import ROLES, Action, Role
 from bcmetal.states import SideVerb, Verb
 from bcmetal.store import keys
 

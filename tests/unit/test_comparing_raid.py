@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bcmetal.comparing.raid import Layout, NoLayout, layout_of
-from bcmetal.settings import RaidVolume
+from bcmetal.settings_profiles import RaidVolume
 from bcmetal_drivers.resources import Drive, Volume, VolumeWanted
 
 GB = 10**9

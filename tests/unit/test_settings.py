@@ -15,7 +15,8 @@ from pydantic import BaseModel, SecretStr
 from bcmetal.boot.policy import fetch_policy
 from bcmetal.decisions import PoolMode
 from bcmetal.errors import InvalidInput, VaultError
-from bcmetal.settings import ROLES, Action, Role, Settings, check, load, refused_reload
+from bcmetal.settings import Settings, check, load, refused_reload
+from bcmetal.settings_grants import ROLES, Action, Role
 
 SAMPLE = Path(__file__).parents[2] / "config" / "bcmetal.toml"
 

@@ -9,7 +9,6 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Collection, Mapping
-from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -17,16 +16,11 @@ from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
-    ConfigDict,
     Field,
-    PrivateAttr,
     StringConstraints,
     ValidationError,
-    model_validator,
 )
 
-from bcmetal.comparing.raid import LEAST
 from bcmetal.decisions import PoolMode, PoolPolicy
 from bcmetal.errors import Fault, InvalidInput
 from bcmetal.manifests import faults_of_manifests
@@ -34,15 +28,13 @@ from bcmetal.settings_credentials import NamedCredential as NamedCredential
 from bcmetal.settings_credentials import read_secret as read_secret
 from bcmetal.settings_credentials import secret_path as secret_path
 from bcmetal.settings_faults import faults_of, references
+from bcmetal.settings_grants import Grant, IdentityEntry
+from bcmetal.settings_profiles import FirmwareImage, Profiles
+from bcmetal.settings_tables import Named, Table
 from bcmetal.settings_words import (
-    BMC_ERASE,
     GIB,
     Attestor,
-    BiosName,
-    BiosSetting,
     ComponentPattern,
-    Erase,
-    IdentityName,
     PoolId,
     Sha256,
     Sha512,
@@ -55,66 +47,16 @@ from bcmetal.settings_words import (
     image_url,
     listen,
     place,
-    regular_expression,
     server_name,
     sign,
     spiffe_domain,
-    ssh_key,
     trust,
 )
-
-
-class Action(StrEnum):
-    """What a grant may allow: `compute:metal:<action>`, and the groups beside it. What concerns joining is granted on pools only."""
-
-    READ = "read"
-    ENROLL = "enroll"
-    OPERATE = "operate"
-    POWER = "power"
-    RESCUE = "rescue"
-    ERASE = "erase"
-    ERASE_WAIVER = "erase-waiver"
-    RETIRE = "retire"
-    CREDENTIALS = "credentials"
-    AUDIT = "audit"
-    FREEZE = "freeze"
-    JOIN_CREATE = "join-tokens:create"
-    JOIN_READ = "join-tokens:read"
-    JOIN_REVOKE = "join-tokens:revoke"
-
-
-class Role(StrEnum):
-    READER = "reader"
-    OPERATOR = "operator"
-    ADMIN = "admin"
-
-
-A = Action
-ROLES: Final[Mapping[Role, frozenset[Action]]] = {
-    Role.READER: frozenset({A.READ}),
-    Role.OPERATOR: frozenset({A.READ, A.ENROLL, A.OPERATE, A.POWER, A.RESCUE}),
-    Role.ADMIN: frozenset(Action),
-}
-
 
 WAITS: Final = ("plain_boot_wait_s", "hello_within_s")
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False, hide_input_in_errors=True)
-
-
-class _Named(_Table):
-    """A table under a name: `[networks.bmc]` is named `bmc`."""
-
-    _name: str = PrivateAttr("")
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-
-class Daemon(_Table):
+class Daemon(Table):
     """`images_from`: host names, `*.suffix` and networks that images may be fetched from. Loopback, link-local and the like only when
     listed as networks. The hosts of `[images]` are listed by standing there. `ramdisk_folder`: what `bcmetal ramdisk build` made.
     `plain_boot_wait_s`: an agent whose boot token crossed the wire in the clear gets nothing secret for so long after its hello: time in
@@ -141,15 +83,15 @@ class Daemon(_Table):
     hello_within_s: int = Field(900, ge=60, le=7200)
 
 
-class Site(_Named):
+class Site(Named):
     """`custom`: the site is a tenant's own, and whatever joins there is tenant-owned. `secrets`: what nodes of platform trust are given."""
 
     owner: TenantId
     custom: bool = False
-    secrets: dict[Word, Annotated[str, AfterValidator(place)]] = {}
+    secrets: dict[Word, Annotated[str, AfterValidator(place)]] = Field({})
 
 
-class Network(_Named):
+class Network(Named):
     """Where BMCs or machines are: `cidrs` for addresses, `names` for host names. `plain_http`: Redfish without TLS may be spoken here.
 
     `media_url`: what BMCs there fetch media from. `agent_url`: what ramdisks there call. `dhcp`: who answers machines that boot over the network.
@@ -167,7 +109,7 @@ class Network(_Named):
         return tuple(ip_network(cidr) for cidr in self.cidrs)
 
 
-class Image(_Named):
+class Image(Named):
     url: Annotated[str, AfterValidator(image_url)]
     sha256: Sha256 | None = None
     sha512: Sha512 | None = None
@@ -180,119 +122,14 @@ class Image(_Named):
         return "iso" if self.format == "iso" else "image"
 
 
-class FirmwareImage(_Table):
-    """What a component's firmware is to be. `models`: a regular expression for the whole model name of the machines that it is for.
-    Without an address the version is only compared."""
-
-    version: Annotated[str, StringConstraints(min_length=1, max_length=128)]
-    url: Annotated[str, AfterValidator(image_url)] | None = None
-    sha256: Sha256 | None = None
-    sha512: Sha512 | None = None
-    models: Annotated[str, AfterValidator(regular_expression)] | None = None
-
-
-class RaidVolume(_Table):
-    """`drives`: of which kind, `count` of them, alike in size."""
-
-    raid: Literal["RAID0", "RAID1", "RAID5", "RAID6", "RAID10"]
-    drives: Literal["any", "ssd", "hdd", "nvme"] = "any"
-    count: int = Field(ge=1, le=64)
-    name: Word | None = None
-
-    @model_validator(mode="after")
-    def _enough(self) -> RaidVolume:
-        if self.count < LEAST[self.raid]:
-            raise ValueError(f"{self.raid} needs at least {LEAST[self.raid]} drives")
-        return self
-
-
-class Tests(_Table):
-    """The hardware tests of a commission. `disks`: smart asks the disks themselves, read also reads them from end to end for at most
-    `disk_read_s`. `disk_floor_mbps`: megabytes a second that every disk must give. `network`: how many links must be up.
-    `watch_s`: for so long links and the clock are watched; the clock's drift is judged from 60 on."""
-
-    cpu_s: int = Field(0, ge=0, le=7 * 86_400)
-    memory_s: int = Field(0, ge=0, le=7 * 86_400)
-    disks: Literal["none", "smart", "read"] = "none"
-    disk_read_s: int = Field(3600, ge=1, le=7 * 86_400)
-    disk_speed_s: int = Field(0, ge=0, le=3600)
-    disk_floor_mbps: int | None = Field(None, ge=1)
-    network: int | None = Field(None, ge=0, le=64)
-    gpu_s: int = Field(0, ge=0, le=7 * 86_400)
-    clock: bool = False
-    watch_s: int = Field(60, ge=5, le=3600)
-    limits: dict[Word, dict[Word, float]] = {}
-
-
-class Expect(_Table):
-    """The least that the machine must have. `model` is a regular expression for the whole model name."""
-
-    cpus: int | None = Field(None, ge=1)
-    memory_gib: int | None = Field(None, ge=1)
-    drives: int | None = Field(None, ge=0)
-    model: Annotated[str, AfterValidator(regular_expression)] | None = None
-
-
-class _Erasing(_Named):
-    erase: Erase
-
-    @property
-    def erases(self) -> bool:
-        return self.erase != "none"
-
-    @property
-    def agent_methods(self) -> tuple[str, ...]:
-        """Those of its methods that are the agent's, in the order of preference."""
-        return () if isinstance(self.erase, str) else tuple(one for one in self.erase if one != BMC_ERASE)
-
-    @property
-    def bmc_erases(self) -> bool:
-        return BMC_ERASE in self.erase and not isinstance(self.erase, str)
-
-
-class CommissionProfile(_Erasing):
-    """`bom`: a bill of materials that the machine must be (`bcmetal bom learn`). `hold_on_failure_s`: for so long a machine that failed a
-    hardware test is left running, with SSH open to `hold_keys`. `unsupported`: what it means that the BMC has no way to what the profile
-    wants. `rotate_bmc`: the BMC gets a password of its own."""
-
-    boot_mode: Literal["uefi", "legacy"] | None = None
-    secure_boot: bool | None = None
-    secure_boot_keys: Literal["factory"] | None = None
-    firmware: Word | None = None
-    bios: dict[BiosName, BiosSetting] = {}
-    raid: tuple[RaidVolume, ...] = ()
-    unsupported: Literal["fail", "skip"] = "fail"
-    close_host_ways: bool = True
-    close_network_ways: bool = True
-    rotate_bmc: bool = False
-    expect: Expect = Expect()
-    bom: Path | None = None
-    tests: Tests = Tests()
-    hold_on_failure_s: int = Field(0, ge=0, le=7 * 86_400)
-    hold_keys: tuple[Annotated[str, StringConstraints(max_length=4096), AfterValidator(ssh_key)], ...] = ()
-
-
-class ReleaseProfile(_Erasing):
-    """`unerased`: what a drive that cannot be erased means: the release fails, or a waiver may pass over it."""
-
-    unerased: Literal["fail", "waiver"] = "fail"
-    rotate_bmc: bool = False
-    clear_tpm: bool = True
-
-
-class Profiles(_Table):
-    commission: dict[Word, CommissionProfile] = {}
-    release: dict[Word, ReleaseProfile] = {}
-
-
-class Kubernetes(_Table):
+class Kubernetes(Table):
     """`platform_operated`: the platform runs the clusters of this pool, so that a join from one keeps platform trust. Believed only of a pool
     that the platform owns."""
 
     platform_operated: bool = False
 
 
-class Ipmi(_Table):
+class Ipmi(Table):
     """How the pool's BMCs are spoken to over IPMI. `privilege`: what the account may be. `suites`: the cipher suites, in the order in which they
     are tried. `legacy`: suites without encryption and IPMI 1.5 too, where a BMC knows nothing better. `kg`: where its K_g lies, if it has one.
     """
@@ -303,7 +140,7 @@ class Ipmi(_Table):
     kg: Annotated[str, AfterValidator(place)] | None = None
 
 
-class Pool(_Named):
+class Pool(Named):
     """`tokenless`: the attestors by which a machine may ask to join without a token. `ek_allow`: SHA-256 of the SubjectPublicKeyInfo of the
     endorsement keys that the attestor tpm admits."""
 
@@ -340,7 +177,7 @@ class Pool(_Named):
         )
 
 
-class Placeholders(_Table):
+class Placeholders(Table):
     """Identifiers that many machines of this site share, beside those that the product knows."""
 
     uuids: frozenset[str] = frozenset()
@@ -348,7 +185,7 @@ class Placeholders(_Table):
     macs: frozenset[str] = frozenset()
 
 
-class Joining(_Table):
+class Joining(Table):
     """How nodes join. `names`: host names and addresses by which nodes call this daemon, beside those of `[networks]`. Times in seconds but
     for `expired_grace_days`: for how long after its end a certificate can still be renewed."""
 
@@ -362,34 +199,16 @@ class Joining(_Table):
     placeholders: Placeholders = Placeholders()
 
 
-class IdentityEntry(_Table):
-    """The tenant of an identity. A certificate's needs one; a key's tenant is stored with the key."""
-
-    name: IdentityName
-    tenant: TenantId
-
-
-class Grant(_Table):
-    to: IdentityName
-    on: Annotated[str, StringConstraints(pattern=r"^(site|compute-pool)/.+$")]
-    role: Role | None = None
-    actions: frozenset[Action] = frozenset()
-
-    @property
-    def allows(self) -> frozenset[Action]:
-        return self.actions | (ROLES[self.role] if self.role is not None else frozenset())
-
-
-class Settings(_Table):
+class Settings(Table):
     daemon: Daemon = Daemon()
     joining: Joining = Joining()
     sites: Annotated[dict[Word, Site], Field(min_length=1)]
-    networks: dict[Word, Network] = {}
-    credentials: dict[Word, NamedCredential] = {}
-    images: dict[Word, Image] = {}
-    firmware: dict[Word, dict[ComponentPattern, FirmwareImage]] = {}
+    networks: dict[Word, Network] = Field({})
+    credentials: dict[Word, NamedCredential] = Field({})
+    images: dict[Word, Image] = Field({})
+    firmware: dict[Word, dict[ComponentPattern, FirmwareImage]] = Field({})
     profiles: Profiles = Profiles()
-    pools: dict[PoolId, Pool] = {}
+    pools: dict[PoolId, Pool] = Field({})
     identities: tuple[IdentityEntry, ...] = ()
     grants: tuple[Grant, ...] = ()
 

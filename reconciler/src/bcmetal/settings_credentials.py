@@ -9,8 +9,6 @@ from typing import Annotated, Any, Protocol, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
-    ConfigDict,
     Field,
     PrivateAttr,
     SecretStr,
@@ -19,6 +17,7 @@ from pydantic import (
 )
 
 from bcmetal.errors import VaultError
+from bcmetal.settings_tables import Named
 from bcmetal.settings_words import Word, claiming, secret_place
 
 
@@ -28,24 +27,17 @@ class Opener(Protocol):
     def open(self, sealed: Any, purpose: str, bind: str = "") -> SecretStr: ...
 
 
-class NamedCredential(BaseModel):
+class NamedCredential(Named):
     """Sent to BMCs of the listed networks, and nowhere else. Either `username` and `password`, or `manifest`, a CSV with the columns bmc_mac,
     serial, username and password, each line for one machine alone. `on_enroll`: `claim:NAME` makes an account of that credential's user
     name with a random password at each BMC of the list, and switches the one of the label off."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False, hide_input_in_errors=True)
 
     username: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = None
     password: Annotated[str, AfterValidator(secret_place)] | None = None
     manifest: Path | None = None
     on_enroll: Annotated[str, AfterValidator(claiming)] | None = None
     networks: Annotated[tuple[Word, ...], Field(min_length=1)]
-    _name: str = PrivateAttr("")
     _row: object | None = PrivateAttr(None)
-
-    @property
-    def name(self) -> str:
-        return self._name
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bcmetal.errors import NotFound, PermissionDenied
-from bcmetal.settings import Action, Pool, Settings, Site
+from bcmetal.settings import Pool, Settings, Site
+from bcmetal.settings_grants import Action
 from bcmetal.states import Verb
 
 # What a grant must allow for each workflow. A retry needs what the verb that it does again needs.

@@ -18,7 +18,7 @@ from bcmetal.api.faults import HEADERS
 from bcmetal.api.times import micros
 from bcmetal.decisions import Micros
 from bcmetal.errors import NotFound
-from bcmetal.settings import Action
+from bcmetal.settings_grants import Action
 from bcmetal.store import audit, nodes
 from bcmetal.store.audit import AuditRow
 from bcmetal.store.values import Json

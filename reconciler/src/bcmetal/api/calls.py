@@ -17,7 +17,8 @@ from bcmetal.decisions import Micros, PoolPolicy
 from bcmetal.errors import Internal
 from bcmetal.events import Feed
 from bcmetal.models_words import Change, Input
-from bcmetal.settings import Action, Pool, Settings
+from bcmetal.settings import Pool, Settings
+from bcmetal.settings_grants import Action
 from bcmetal.states import Verb
 from bcmetal.store.ids import ENTROPY_BYTES, new_id
 from bcmetal.store.values import Idempotency, Json, NewAudit, NodeRow, Store

@@ -32,7 +32,7 @@ from bcmetal.errors import (
     RateLimited,
     Unavailable,
 )
-from bcmetal.settings import Action
+from bcmetal.settings_grants import Action
 from bcmetal.states import SideVerb
 from bcmetal.store import access, claims, nodes
 from bcmetal.store.values import Json, NodeRow

@@ -18,7 +18,7 @@ from bcmetal.api.verbs import ATTEMPTS, Decided, decided, instant, replayed, run
 from bcmetal.api.views import answer
 from bcmetal.decisions import SECOND, Params, decide
 from bcmetal.errors import Conflict, Fault, Internal, InvalidInput, InvalidState, Lost, Unavailable, VaultError
-from bcmetal.settings import Action
+from bcmetal.settings_grants import Action
 from bcmetal.states import SideVerb, State, Verb
 from bcmetal.store import nodes, operations, sealed, views
 from bcmetal.store.values import BmcRow, Json, NewBmc, NewEvent, NewNode, NewOperation, NodeRow, Sealed

@@ -15,7 +15,7 @@ from bcmetal.api.calls import Call, method
 from bcmetal.errors import NotFound, PermissionDenied
 from bcmetal.proof.document import TIMES, canonical
 from bcmetal.proof.keys import ALGORITHM
-from bcmetal.settings import Action
+from bcmetal.settings_grants import Action
 from bcmetal.store import erasure, proof_keys
 from bcmetal.store.erasure import ErasureRow
 from bcmetal.store.proof_keys import ProofKeyRow

@@ -16,7 +16,7 @@ from bcmetal.api.faults import HEADERS
 from bcmetal.decisions import SECOND, Micros
 from bcmetal.errors import BcmetalError, Fault, InvalidInput, NotFound, RateLimited
 from bcmetal.events import Feed
-from bcmetal.settings import Action
+from bcmetal.settings_grants import Action
 from bcmetal.store import outbox
 from bcmetal.store.outbox import EventRow
 from bcmetal.store.views import stamp

@@ -13,7 +13,8 @@ from bcmetal.api.access import Identity, actions_on_pool, actions_on_site, pool_
 from bcmetal.api.calls import Call, method
 from bcmetal.decisions import Micros
 from bcmetal.errors import Fault, InvalidInput, NotFound
-from bcmetal.settings import Action, Settings
+from bcmetal.settings import Settings
+from bcmetal.settings_grants import Action
 from bcmetal.store import audit, freezes
 from bcmetal.store.freezes import FreezeRow
 from bcmetal.store.values import Json, NewAudit

@@ -13,7 +13,8 @@ from bcmetal.api.checks import refusal_of
 from bcmetal.boot.fetch import ImageFault, ImageSource
 from bcmetal.boot.shelf import Entry, Ready, Shelf, key_of, owner_of, owner_tag
 from bcmetal.errors import Fault, InvalidInput, Unavailable
-from bcmetal.settings import Action, Image
+from bcmetal.settings import Image
+from bcmetal.settings_grants import Action
 from bcmetal.store import agent_tasks, audit, media
 from bcmetal.store.values import Json
 

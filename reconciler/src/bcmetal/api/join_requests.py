@@ -15,7 +15,7 @@ from bcmetal.errors import Conflict, InvalidState, NotFound
 from bcmetal.join.events import request_decided
 from bcmetal.join.leaving import deny as deny_request
 from bcmetal.join.leaving import expire_of_token
-from bcmetal.settings import Action
+from bcmetal.settings_grants import Action
 from bcmetal.store import audit, join_requests, join_tokens, members, outbox
 from bcmetal.store.join_requests import RequestRow
 from bcmetal.store.values import Json, NewAudit

@@ -17,7 +17,8 @@ from bcmetal.join.bearers import SECRET_BYTES, new_bearer, token_id
 from bcmetal.join.claims import EXPECTED, expectation
 from bcmetal.join.events import token_created, token_revoked
 from bcmetal.join.leaving import deny
-from bcmetal.settings import Action, Placeholders
+from bcmetal.settings import Placeholders
+from bcmetal.settings_grants import Action
 from bcmetal.store import audit, join_requests, join_tokens, members, outbox
 from bcmetal.store.join_tokens import NewToken, TokenRow
 from bcmetal.store.migrate import deployment_key

@@ -13,7 +13,7 @@ from bcmetal.api.join_tokens import owned
 from bcmetal.decisions import Micros
 from bcmetal.errors import NotFound
 from bcmetal.join.leaving import leave
-from bcmetal.settings import Action
+from bcmetal.settings_grants import Action
 from bcmetal.store import audit, certificates, join_tokens, members, outbox
 from bcmetal.store.certificates import CertificateRow
 from bcmetal.store.members import MemberRow

@@ -11,7 +11,7 @@ from bcmetal.answers import LogsAnswer
 from bcmetal.api.calls import Call, method
 from bcmetal.api.verbs import node_of
 from bcmetal.errors import NotFound
-from bcmetal.settings import Action
+from bcmetal.settings_grants import Action
 from bcmetal.store import agent_tasks
 from bcmetal.store.agent_tasks import AgentTaskRow
 from bcmetal.store.values import Json

@@ -19,7 +19,7 @@ from bcmetal.api.verbs import Decided, Seal, event_of, instant, not_in_this_buil
 from bcmetal.decisions import Micros
 from bcmetal.errors import Fault, InvalidInput, InvalidState, Lost
 from bcmetal.join.leaving import leave, withdraw_tokens
-from bcmetal.settings import Action
+from bcmetal.settings_grants import Action
 from bcmetal.settling import Ended, EndStatus, LastError
 from bcmetal.states import WORKFLOWS, SideVerb, State, System, Verb, failure_of
 from bcmetal.store import freezes, idempotency, members, meta, nodes, operations, sealed

@@ -28,7 +28,7 @@ from bcmetal.api.verbs import node_of, params_of, refused
 from bcmetal.api.views import answer, shown
 from bcmetal.decisions import Move, Refusal, decide, erases_disks
 from bcmetal.errors import BcmetalError, Fault, InvalidInput
-from bcmetal.settings import Action
+from bcmetal.settings_grants import Action
 from bcmetal.states import WORKFLOWS, SideVerb, Verb
 from bcmetal.store import inventories, nodes, operations, side_operations, views
 from bcmetal.store.inventories import InventoryRow

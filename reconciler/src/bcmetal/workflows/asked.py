@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bcmetal.settings import CommissionProfile, Pool, ReleaseProfile, Settings
+from bcmetal.settings import Pool, Settings
+from bcmetal.settings_profiles import CommissionProfile, ReleaseProfile
 from bcmetal.store.values import NodeRow
 
 

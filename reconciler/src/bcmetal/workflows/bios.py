@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from bcmetal.decisions import Again, Done, Failed
-from bcmetal.settings import CommissionProfile
+from bcmetal.settings_profiles import CommissionProfile
 from bcmetal.store import conditions
 from bcmetal.store.values import SetSighting
 from bcmetal.workflows.machine import Machine, Outcome

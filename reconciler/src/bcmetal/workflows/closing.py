@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from bcmetal.decisions import Again, Done
-from bcmetal.settings import CommissionProfile
+from bcmetal.settings_profiles import CommissionProfile
 from bcmetal.states import Verb
 from bcmetal.workflows.machine import Machine, Outcome
 from bcmetal_drivers.capabilities import HostWays, NetworkWays, need, offers

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from bcmetal.decisions import Again, Done, Failed, Micros
-from bcmetal.settings import CommissionProfile, ReleaseProfile
+from bcmetal.settings_profiles import CommissionProfile, ReleaseProfile
 from bcmetal.states import Disks
 from bcmetal.store import drives
 from bcmetal.store.values import AddErasureRecord, DriveSeen, MarkDrives, SetNode

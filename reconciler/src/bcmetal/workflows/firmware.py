@@ -18,7 +18,7 @@ from bcmetal.boot.fetch import ImageFault, ImageSource
 from bcmetal.boot.media import new_path
 from bcmetal.boot.shelf import Ready
 from bcmetal.decisions import Again, Done, Failed
-from bcmetal.settings import FirmwareImage
+from bcmetal.settings_profiles import FirmwareImage
 from bcmetal.store import media
 from bcmetal.workflows.bios import not_offered
 from bcmetal.workflows.machine import Machine, Outcome, Unsure

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from bcmetal.comparing.raid import Layout, NoLayout, layout_of
 from bcmetal.decisions import Again, Done, Failed
-from bcmetal.settings import CommissionProfile
+from bcmetal.settings_profiles import CommissionProfile
 from bcmetal.states import Disks, Verb
 from bcmetal.store.values import MarkDrives, SetNode
 from bcmetal.workflows.bios import not_offered

@@ -10,7 +10,7 @@ from bcmetal.comparing.bom import parse
 from bcmetal.comparing.judging import judge
 from bcmetal.decisions import Again, Done, Failed
 from bcmetal.errors import InvalidInput
-from bcmetal.settings import CommissionProfile
+from bcmetal.settings_profiles import CommissionProfile
 from bcmetal.store.agent_tasks import AgentTaskRow
 from bcmetal.workflows.inside import seen_inside
 from bcmetal.workflows.machine import Machine, Outcome
