@@ -16,6 +16,7 @@ from bcmetal_drivers.capabilities import Power, need
 from bcmetal_drivers.emulated.faults import Rule
 from bcmetal_drivers.emulated.front import RedfishFront
 from bcmetal_drivers.emulated.rack import EmulatedBmc, Write
+from bcmetal_drivers.emulated.replies import Reply
 from credentials.bmc_secrets import present, rotate, stored
 from emulated_site import OnASite, Site
 
@@ -139,6 +140,24 @@ def test_a_password_that_a_bmc_refuses_is_followed_by_others(on_a_site: OnASite)
         assert ended.error is not None
         assert "password history" in ended.error["message"]
         assert await stored(site, node_id) == {"current.password": before}
+
+    on_a_site(scenario)
+
+
+@pytest.mark.parametrize("status", [400, 405, 500])
+def test_a_change_that_is_refused_and_done_all_the_same_is_found_out(status: int, on_a_site: OnASite) -> None:
+    async def scenario(site: Site) -> None:
+        node_id, bmc = await a_node(site)
+        before = present(bmc)
+        lie = Reply(status=status, code="GeneralError", applied=True)
+        site.rack.rule(Rule(method="PATCH", path=ACCOUNT, answer=lie))
+        ended = await rotate(site, node_id)
+        assert present(bmc) != before
+        assert present(bmc) in (await stored(site, node_id)).values(), ended.error
+        if ended.status != "done":
+            assert (await rotate(site, node_id)).status == "done"
+        assert (await stored(site, node_id))["current.password"] == present(bmc)
+        assert site.rack.failed_logins(bmc) <= 2
 
     on_a_site(scenario)
 

@@ -154,8 +154,8 @@ def rules_of(policy: AccountPolicy, bmc: BmcRow) -> Rules:
 async def _send(m: Machine, bmc: BmcRow, new: Credential, slot: str | None) -> Outcome:
     try:
         sent = await m.change_password_once(_name(m), new, slot)
-    except Refused as refusal:
-        return _another(m, bmc, refusal)
+    except (Refused, Unsupported) as refusal:
+        return await _refused(m, bmc, refusal)
     except NotAsAsked as lie:
         m.remember(rotate_try=ONLY_OLD, rotate_denied=str(lie))
         return Again("the BMC acknowledged the new password and does not take it; the old one is tried", 0.0)
@@ -166,6 +166,19 @@ async def _send(m: Machine, bmc: BmcRow, new: Credential, slot: str | None) -> O
     if sent is not None:
         return Again("it is not known whether the new password was sent; it is found out by a login", 0.0)
     return await _find_out(m, bmc, new)
+
+
+async def _refused(m: Machine, bmc: BmcRow, refusal: Refused | Unsupported) -> Outcome:
+    """A refusal is believed once the old password is seen to work: a BMC may refuse what it did."""
+    try:
+        if await logs_in(m, m.line.credential):
+            if isinstance(refusal, Unsupported):
+                raise refusal
+            return _another(m, bmc, refusal)
+    except LoginBudget:
+        pass  # nothing was proven: the new one is kept, and tried
+    m.remember(rotate_try=ONLY_NEW)
+    return Again(f"the BMC refused the new password, and the old one does not work any more: {refusal}", 1.0)
 
 
 def _another(m: Machine, bmc: BmcRow, refusal: Refused) -> Outcome:
