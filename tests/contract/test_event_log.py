@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
+from queue import Queue
 
 import pytest
 
-from bcmetal_drivers.capabilities import EventLog, Events, Power, need
+from bcmetal_drivers.capabilities import EventLog, Events, EventStreams, Power, need
 from bcmetal_drivers.emulated.front import RedfishFront
 from bcmetal_drivers.emulated.ipmi import IpmiFront
 from bcmetal_drivers.emulated.rack import Rule
@@ -145,6 +146,38 @@ def test_a_session_that_ended_does_not_end_the_listening(redfish: Seat) -> None:
     timer = soon(redfish, "hello")
     assert [event.message for event in bmc.events(8)] == ["hello"]
     timer.join()
+
+
+@pytest.mark.parametrize("by_the_driver", [False, True])
+def test_an_open_stream_tells_beside_other_calls_and_ends_when_somebody_ends_it(
+    redfish: Seat, by_the_driver: bool
+) -> None:
+    bmc = redfish.open()
+    stream = need(bmc, EventStreams).open_events()
+    assert stream is not None
+    told: Queue[str] = Queue()
+
+    def listen() -> None:
+        for event in stream.events():
+            told.put(event.message)
+        stream.close()
+
+    listening = threading.Thread(target=listen)
+    listening.start()
+    try:
+        assert need(bmc, Power).power_state() is PowerState.OFF
+        tell(redfish, "a fan failed")
+        assert told.get(timeout=8) == "a fan failed"
+        assert need(bmc, Power).power_state() is PowerState.OFF
+    finally:
+        (bmc.close if by_the_driver else stream.hang_up)()
+        listening.join(8)
+    assert not listening.is_alive()
+
+
+def test_a_bmc_without_a_stream_opens_none(redfish: Seat) -> None:
+    redfish.bmc.set(events_stream=False)
+    assert need(redfish.open(), EventStreams).open_events() is None
 
 
 def test_a_stream_of_endless_lines_and_of_rubbish_is_bounded() -> None:

@@ -9,7 +9,7 @@ Being in the class is not support by the model: a method may still raise `Unsupp
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol, TypeVar, runtime_checkable
@@ -344,6 +344,27 @@ class ConsoleStreams(Protocol):
 class Events(Protocol):
     def events(self, wait_s: float, after: str | None = None) -> tuple[BmcEvent, ...]:
         """What came within `wait_s`: by server-sent events where the BMC offers them, else by reading its log. `after`: a ref."""
+        ...
+
+
+class EventStream(Protocol):
+    """What a BMC tells as it happens. One thread reads and closes it."""
+
+    def events(self) -> Iterator[BmcEvent]:
+        """Until it ends, which it does by itself now and then. Raises DriverError for what is no stream of events."""
+        ...
+
+    def hang_up(self) -> None:
+        """From any thread: `events` ends."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@runtime_checkable
+class EventStreams(Protocol):
+    def open_events(self) -> EventStream | None:
+        """On a connection of its own, in the driver's session: it ends with the driver. None where the BMC offers no stream."""
         ...
 
 

@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any, Final, Never
 from urllib.parse import quote, urlsplit
+from weakref import WeakSet
 
 import sushy.exceptions
 
@@ -41,7 +42,7 @@ from bcmetal_drivers.pace import Pace
 from bcmetal_drivers.refusals import error_view, is_only_an_error, refusal, retry_after_s, says_failure, words
 from bcmetal_drivers.schemes import REDFISH_HTTP
 from bcmetal_drivers.session import ROOT, Session
-from bcmetal_drivers.stream import stream_lines
+from bcmetal_drivers.stream import OpenStream
 from bcmetal_drivers.tcp import Deadline
 from bcmetal_drivers.wire import Answer, Line, Upload
 
@@ -90,6 +91,7 @@ class Door:
         self._session = Session(credential, self._for_login, self.origin, self.memory) if credential else None
         self._root: Answer | None = None
         self._deadline: Deadline | None = None
+        self._streams: WeakSet[OpenStream] = WeakSet()
         self._lock = threading.RLock()
         self._asked = self.origin
         self.last: Answer | None = None  # what the last successful write was answered: sushy throws it away
@@ -146,7 +148,9 @@ class Door:
         return self._deadline
 
     def close(self) -> None:
-        """End the session at the BMC, best effort, within a few seconds; never raises."""
+        """End the session at the BMC and what is read in it, best effort, within a few seconds; never raises."""
+        for opened in list(self._streams):
+            opened.hang_up()
         if not self._lock.acquire(timeout=CLOSE_S):
             self._line.close()
             return
@@ -217,22 +221,33 @@ class Door:
         return self._send(method, path, headers, body)
 
     def lines(self, path: str, wait_s: float, headers: Mapping[str, str]) -> Iterator[bytes]:
-        """The lines of a stream (server-sent events), for so many seconds, on a connection of its own. It may end before.
+        """The lines of a stream (server-sent events), for so many seconds. It may end before. Raises as `stream`."""
+        with closing(self.stream(path, headers)) as opened:
+            yield from opened.lines(self.left_s(wait_s))
+
+    def stream(self, path: str, headers: Mapping[str, str]) -> OpenStream:
+        """A stream in this door's session, on a connection of its own; it ends with the door.
 
         Raises what a GET raises, and Malformed for what is no stream of events.
         """
         own, session = self._own(path), self._session
         if session is None:
             raise Refused(f"{self.origin}{own}: no credentials for this BMC")
-        with closing(self._line.another()) as line:
+        line = self._line.another()
+        try:
             answer = self._streamed(line, own, {**HEADERS, **headers, **session.headers()})
             if isinstance(answer, Answer) and answer.status_code == 401:
                 session.refused(answer)
                 answer = self._streamed(line, own, {**HEADERS, **headers, **session.headers()})
             if isinstance(answer, Answer):
                 raise refusal(answer)
-            session.accepted()
-            yield from stream_lines(line, answer, self.left_s(wait_s), self.origin + own)
+        except BaseException:
+            line.close()
+            raise
+        session.accepted()
+        opened = OpenStream(line, answer, self.origin + own)
+        self._streams.add(opened)
+        return opened
 
     def _streamed(self, line: Line, path: str, headers: Mapping[str, str]) -> Answer | http.client.HTTPResponse:
         """The open stream, or a refusal."""

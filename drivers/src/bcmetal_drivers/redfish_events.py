@@ -17,8 +17,11 @@ from bcmetal_drivers.errors import Malformed, Refused, Unsupported
 from bcmetal_drivers.redfish_document import Doc, dig, link, text
 from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.resources import BmcEvent, LogEntry
+from bcmetal_drivers.stream import OpenStream
 
 STREAM, LOG = "sse:", "log:"
+ACCEPT: Final = {"Accept": "text/event-stream"}
+STREAM_S: Final = 900.0  # then it is opened anew: a BMC that fell silent is noticed by that
 WAIT_AT_MOST_S: Final = 30.0
 LOOK_S: Final = 3.0
 LOG_LIMIT: Final = 100
@@ -42,6 +45,37 @@ def offered(tree: Tree) -> bool:
     return _stream(tree) is not None
 
 
+class EventStream:
+    """The BMC's stream, open. It ends by itself now and then: what came meanwhile is not told."""
+
+    def __init__(self, opened: OpenStream) -> None:
+        self._opened = opened
+
+    def events(self) -> Iterator[BmcEvent]:
+        """As they come. Raises DriverError for what is no stream of events."""
+        try:
+            for ref, data in _messages(self._opened.lines(STREAM_S)):
+                yield from _events(ref, data)
+        except ValueError as error:  # http.client's, for chunks of no length
+            raise Malformed(f"{self._opened.url}: no stream of events") from error
+
+    def hang_up(self) -> None:
+        self._opened.hang_up()
+
+    def close(self) -> None:
+        self._opened.close()
+
+
+def open_stream(tree: Tree) -> EventStream | None:
+    path = None if tree.learned.get("sse") is False else _stream(tree)
+    if path is None:
+        return None
+    with tolerated(Refused, Unsupported, Malformed):
+        return EventStream(tree.door.stream(path, ACCEPT))
+    tree.learned["sse"] = False  # it is named, and does not work
+    return None
+
+
 def _stream(tree: Tree) -> str | None:
     service = tree.find(link(tree.root(), "EventService"))
     if dig(service, "ServiceEnabled") is False:
@@ -55,7 +89,7 @@ def _stream(tree: Tree) -> str | None:
 def _listened(tree: Tree, path: str, wait: float, after: str | None) -> tuple[BmcEvent, ...]:
     """Ends when the time is up; with the first events that came it ends at once, so that nobody waits for more."""
     last = after.removeprefix(STREAM) if after is not None and after.startswith(STREAM) else None
-    headers = {"Accept": "text/event-stream", **({"Last-Event-ID": last} if last and last.isprintable() else {})}
+    headers = {**ACCEPT, **({"Last-Event-ID": last} if last and last.isprintable() else {})}
     found: list[BmcEvent] = []
     for ref, data in _messages(tree.door.lines(path, wait, headers)):
         if after is None or f"{STREAM}{ref}" != after:

@@ -23,6 +23,8 @@ from bcmetal_drivers.capabilities import (
     Console,
     EventLog,
     Events,
+    EventStream,
+    EventStreams,
     HostWays,
     Indicator,
     NetworkWays,
@@ -59,6 +61,10 @@ class Upkeep(ABC):
         """Nobody else speaks with this BMC through the same door meanwhile: keep `wait_s` short."""
         with self._call() as tree:
             return redfish_events.events(tree, wait_s, after)
+
+    def open_events(self) -> EventStream | None:
+        with self._call() as tree:
+            return redfish_events.open_stream(tree)
 
     def identified(self) -> bool | None:
         with self._call() as tree:
@@ -109,6 +115,7 @@ class Upkeep(ABC):
 _conforms_sensors: type[Sensors] = Upkeep
 _conforms_log: type[EventLog] = Upkeep
 _conforms_events: type[Events] = Upkeep
+_conforms_event_streams: type[EventStreams] = Upkeep
 _conforms_indicator: type[Indicator] = Upkeep
 _conforms_reset: type[BmcReset] = Upkeep
 _conforms_clock: type[BmcClock] = Upkeep

@@ -29,3 +29,22 @@ def stream_lines(line: Line, response: http.client.HTTPResponse, wait_s: float, 
             raise Malformed(f"{url}: a line of the stream is longer than {LINE_LIMIT // 1024} KiB")
         size += len(got)
         yield got
+
+
+class OpenStream:
+    """One that is open, on a connection of its own. One thread reads and closes it; `hang_up` may come from another, and ends the reading."""
+
+    def __init__(self, line: Line, response: http.client.HTTPResponse, url: str) -> None:
+        self._line = line
+        self._response = response
+        self.url = url
+
+    def lines(self, wait_s: float) -> Iterator[bytes]:
+        """As `stream_lines`."""
+        return stream_lines(self._line, self._response, wait_s, self.url)
+
+    def hang_up(self) -> None:
+        self._line.hang_up()
+
+    def close(self) -> None:
+        self._line.close()

@@ -15,6 +15,7 @@ import socket
 import ssl
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -230,6 +231,15 @@ class Line:
         if self._sock is not None:
             self._sock.close()
             self._sock = None
+
+    def hang_up(self) -> None:
+        """From any thread: the one that reads finds the end, and closes it."""
+        sock = self._sock
+        if sock is not None:
+            with suppress(OSError):
+                socket.socket.shutdown(
+                    sock, socket.SHUT_RDWR
+                )  # not TLS's own: that one is used by the thread that reads
 
     def _open_socket(self) -> socket.socket:
         if self._sock is None:

@@ -34,6 +34,7 @@ from bcmetal.engine import Engine
 from bcmetal.errors import BcmetalError, InvalidInput
 from bcmetal.events import Feed
 from bcmetal.line import Lines
+from bcmetal.listening import TICK_EVERY_S, Listening
 from bcmetal.presence import Presence
 from bcmetal.settings import Pool, Settings, load, refused_reload
 from bcmetal.states import Verb
@@ -151,7 +152,8 @@ class Daemon:
         self.media_address = media_sockets[0].getsockname()[:2]
         loop = asyncio.get_running_loop()
         self._reload_on_sighup(doors.store, presence)
-        ticks = _ticks(doors, lines, feed, presence, owner)
+        listening = Listening(doors, lines, owner, may_work=lambda: presence.differs is None)
+        ticks = _ticks(doors, lines, feed, presence, listening, owner)
         tasks = [
             loop.create_task(api.serve(sockets=api_sockets)),
             loop.create_task(media.serve(sockets=media_sockets)),
@@ -178,6 +180,7 @@ class Daemon:
                 await services.consoles.close()
             api.should_exit = media.should_exit = True
             engine.wake()
+            await listening.close()
             results = await asyncio.gather(*tasks, return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
@@ -218,7 +221,9 @@ class Daemon:
         await presence.beat()
 
 
-def _ticks(doors: Doors, lines: Lines, feed: Feed, presence: Presence, owner: str) -> AsyncIOScheduler:
+def _ticks(
+    doors: Doors, lines: Lines, feed: Feed, presence: Presence, listening: Listening, owner: str
+) -> AsyncIOScheduler:
     async def sweep() -> None:
         if presence.differs is None:
             await sweeps.sweep(doors, lines, owner)
@@ -230,6 +235,7 @@ def _ticks(doors: Doors, lines: Lines, feed: Feed, presence: Presence, owner: st
     ticks.add_job(sweep, "interval", seconds=sweeps.SWEEP_EVERY_S)
     ticks.add_job(sweeps.expire, "interval", [doors, owner], seconds=sweeps.EXPIRY_EVERY_S)
     ticks.add_job(sweeps.retain, "interval", [doors, owner], seconds=sweeps.RETENTION_EVERY_S)
+    ticks.add_job(listening.tick, "interval", seconds=TICK_EVERY_S)
     ticks.add_job(lines.close_idle, "interval", seconds=IDLE_EVERY_S)
     ticks.add_job(feed.deliver, "interval", seconds=DELIVERY_EVERY_S)
     return ticks

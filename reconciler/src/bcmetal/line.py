@@ -67,7 +67,7 @@ class _Open:
     used_at_s: float
     proven: bool = False
     closed: bool = False
-    callers: int = 0  # calls under way, or waiting for the BMC's lock: it is not idle
+    callers: int = 0  # calls under way or waiting for the BMC's lock, and what goes on in its session: it is not idle
 
 
 @dataclass
@@ -128,12 +128,14 @@ class Lines:
         """End the sessions of BMCs that were not called for a while; how many were closed."""
         now = self.clock.monotonic_s()
         idle = [key for key, entry in self._open.items() if now - entry.used_at_s > older_s]
+        closed = 0
         for bmc_id, system_path in idle:
             async with self.lock(bmc_id):
                 entry = self._open.get((bmc_id, system_path))
                 if entry is not None and not entry.callers:
                     await self.forget(bmc_id, system_path)
-        return len(idle)
+                    closed += 1
+        return closed
 
     async def close(self) -> None:
         """End every session, then the threads."""
@@ -242,6 +244,16 @@ class BoundLine:
             entry = _Open(key, driver, login, self._lines.clock.monotonic_s())
             self._lines.keep(bmc.bmc_id, path, entry)
         return entry
+
+    def keep_open(self) -> Callable[[], None]:
+        """The driver is not idle until what this returns is called: something goes on in its session."""
+        entry = self._entry()
+        entry.callers += 1
+
+        def release() -> None:
+            entry.callers -= 1
+
+        return release
 
     def _limits(self, write_allowed: bool) -> Limits:
         ipmi = self._pool.ipmi

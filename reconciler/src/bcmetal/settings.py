@@ -93,9 +93,8 @@ class Site(Named):
 
 class Network(Named):
     """Where BMCs or machines are: `cidrs` for addresses, `names` for host names. `plain_http`: Redfish without TLS may be spoken here.
-
-    `media_url`: what BMCs there fetch media from. `agent_url`: what ramdisks there call. `dhcp`: who answers machines that boot over the network.
-    """
+    `media_url`: what BMCs there fetch media from. `agent_url`: what ramdisks there call. `dhcp`: who answers machines that boot over the
+    network. `bmc_streams`: to how many BMCs there a connection is held on which they tell of events."""
 
     cidrs: tuple[Annotated[str, AfterValidator(cidr)], ...] = ()
     names: tuple[Annotated[str, AfterValidator(host)], ...] = ()
@@ -104,6 +103,7 @@ class Network(Named):
     dhcp: Literal["existing", "proxy", "static"] = "existing"
     tls: Annotated[str, AfterValidator(trust)] = "verify"
     plain_http: bool = False
+    bmc_streams: int = Field(0, ge=0, le=256)
 
     def parsed(self) -> tuple[IPv4Network | IPv6Network, ...]:
         return tuple(ip_network(cidr) for cidr in self.cidrs)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from enum import Enum, auto
 from typing import Final
 
 from bcmetal.breaker import reach_facts
@@ -76,16 +77,25 @@ async def sweep(doors: Doors, lines: Lines, owner: str) -> int:
         async with slow_gate if silent else gate:
             if silent and doors.clock.monotonic_s() - began_s > SWEEP_EVERY_S / 2:
                 return False  # the next sweep begins with those: they must not make it late for the others
-            return await _look(doors, lines, node_id)
+            return await look(doors, lines, node_id) is not Seen.NOTHING
 
     return sum(await asyncio.gather(*(one(node_id) for node_id in due)))
 
 
-async def _look(doors: Doors, lines: Lines, node_id: str) -> bool:
+class Seen(Enum):
+    """What a look at a machine found."""
+
+    NOTHING = auto()
+    SAME = auto()
+    CHANGED = auto()  # other than at the look before
+
+
+async def look(doors: Doors, lines: Lines, node_id: str) -> Seen:
+    """Read it once, and note what is seen; nothing is noted of a node that somebody works on."""
     work = await doors.store.read(claims.peek, node_id)
     pool = doors.settings().pools.get(work.node.pool_id) if work is not None else None
     if work is None or pool is None:
-        return False
+        return Seen.NOTHING
     line = lines.to(work, pool, "")
     began = doors.clock.now()
     reading: Reading | None = None
@@ -108,8 +118,12 @@ async def _look(doors: Doors, lines: Lines, node_id: str) -> bool:
     if reading is not None:
         facts.append(SetCondition("credentials", "ok", "info", "", ""))
         facts.extend(_reading_facts(doors, work, reading, now))
-    await doors.store.write(sweeping.swept, node_id, facts, now, began)
-    return reading is not None
+    noted = await doors.store.write(sweeping.swept, node_id, facts, now, began)
+    if reading is None:
+        return Seen.NOTHING
+    before = work.sighting or {}
+    same = (before.get("power"), before.get("health")) == (reading.power, reading.health)
+    return Seen.CHANGED if noted and not same else Seen.SAME
 
 
 def _reading_facts(doors: Doors, work: Work, reading: Reading, now: Micros) -> list[Fact]:
