@@ -56,7 +56,6 @@ def capabilities(look: Look, erases: bool) -> tuple[str, ...]:
         "BmcNetwork": _any(managers, "EthernetInterfaces"),
         "Console": any(dig(doc, name) for doc in (system, *managers) for name in CONSOLES),
         "Events": _any([system, *managers], "LogServices") or redfish_events.offered(look.tree),
-        "EventStreams": redfish_events.offered(look.tree),
         "HostWays": _any(managers, "HostInterfaces"),
         "NetworkWays": _any(managers, "NetworkProtocol"),
         "Remembers": True,
