@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import replace
 from typing import Any, Final, Never
 from urllib.parse import quote, urlsplit
 from weakref import WeakSet
@@ -39,7 +40,15 @@ from bcmetal_drivers.errors import (
     Unreachable,
 )
 from bcmetal_drivers.pace import Pace
-from bcmetal_drivers.refusals import error_view, is_only_an_error, refusal, retry_after_s, says_failure, words
+from bcmetal_drivers.refusals import (
+    error_view,
+    is_only_an_error,
+    refusal,
+    retry_after_s,
+    says_failure,
+    says_there_is_none,
+    words,
+)
 from bcmetal_drivers.schemes import REDFISH_HTTP
 from bcmetal_drivers.session import ROOT, Session
 from bcmetal_drivers.stream import OpenStream
@@ -281,6 +290,8 @@ class Door:
         if not 200 <= answer.status_code < 300:
             raise Malformed(f"{answer.url}: the BMC answers {answer.status_code}")
         if method == "GET" and is_only_an_error(answer):
+            if says_there_is_none(answer):
+                _raise(method, replace(answer, status_code=404))
             raise ServerFault(
                 f"{answer.url}: {answer.status_code} with an error instead of a document: {words(answer)}"
             )

@@ -91,6 +91,11 @@ def is_host(doc: Doc | None) -> bool:
     return boots and any(link(doc, part) for part in HOST_PARTS)
 
 
+def has_bios(doc: Doc) -> bool:
+    """Whether a system tells of firmware that starts it."""
+    return text(doc, "BiosVersion") is not None or any(link(doc, part) for part in ("Bios", "SecureBoot"))
+
+
 def is_root(doc: Doc) -> bool:
     """Whether a document is a Redfish service's root."""
     kind = dig(doc, "@odata.type")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -12,7 +13,7 @@ from bcmetal_drivers.errors import Refused, Unsupported
 from bcmetal_drivers.redfish_actions import Action, action
 from bcmetal_drivers.redfish_chassis import Look
 from bcmetal_drivers.redfish_document import Doc, dig, key, link, links, number, text
-from bcmetal_drivers.redfish_parts import count, first, health, is_absent, order, place, said
+from bcmetal_drivers.redfish_parts import count, first, health, is_absent, order, place, said, serial_of
 from bcmetal_drivers.redfish_tasks import read_job, started
 from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.refusals import all_words, refusal
@@ -29,6 +30,8 @@ RAID_OF: Final = {  # VolumeType, of before RAIDType
     "NonRedundant": "RAID0", "Mirrored": "RAID1", "StripedWithParity": "RAID5", "SpannedMirrors": "RAID10",
     "SpannedStripesWithParity": "RAID50",
 }  # fmt: skip
+VIRTUAL: Final = re.compile(r"\bvirtual (cd|dvd|floppy|h-?disk|disk|media|usb)", re.IGNORECASE)  # models of drives
+MIB: Final = 1024**2
 DEVICES: Final = 512
 
 Find = Callable[[str | None], "dict[str, Any] | None"]
@@ -123,13 +126,18 @@ def drives_seen(look: Look) -> Iterator[Drive]:
     serials: set[str] = set()
     for found in (*_of_storages(reading, reading.lenient, look.system), *in_chassis):
         drive = _drive(found, reading.lenient)
-        if key(found.path) not in seen and not is_absent(found.doc) and (drive.serial or drive.model):
+        if key(found.path) not in seen and _is_a_drive(found.doc, drive):
             seen.add(key(found.path))
             if found.storage is not None or drive.serial not in serials:
                 serials.update({drive.serial} - {""})
                 yield drive
     if not seen:
         yield from _simple(look)
+
+
+def _is_a_drive(doc: Doc, drive: Drive) -> bool:
+    """Not an empty bay, and not the BMC's own virtual media, which AMI's BMCs list among the host's USB drives."""
+    return not is_absent(doc) and bool(drive.serial or drive.model) and not VIRTUAL.search(drive.model or "")
 
 
 def volumes_seen(look: Look) -> Iterator[Volume]:
@@ -178,7 +186,7 @@ def _simple(look: Look) -> Iterator[Drive]:
         devices = dig(doc, "Devices")
         for n, device in enumerate(devices[:DEVICES] if isinstance(devices, list) else []):
             model, capacity = said(device, "Model"), count(device, "CapacityBytes")
-            if (model or capacity) and not is_absent(device):
+            if (model or capacity) and not is_absent(device) and not VIRTUAL.search(model or ""):
                 yield Drive(
                     "", model, capacity, path=f"{path}#/Devices/{n}", health=health(device),
                     manufacturer=said(device, "Manufacturer"),
@@ -203,9 +211,9 @@ def _drive(found: _Found, find: Find) -> Drive:
     left = number(doc, "PredictedMediaLifeLeftPercent")
     media = "nvme" if _is_nvme(found) else MEDIA.get((text(doc, "MediaType") or "").upper())
     return Drive(
-        serial=said(doc, "SerialNumber") or "",
+        serial=serial_of(doc) or "",
         model=said(doc, "Model"),
-        capacity_bytes=count(doc, "CapacityBytes"),
+        capacity_bytes=_capacity(doc),
         media=media,
         wwn=_wwn(doc),
         path=found.path,
@@ -219,6 +227,12 @@ def _drive(found: _Found, find: Find) -> Drive:
         life_left_percent=int(left) if left is not None and 0 <= left <= 100 else None,
         slot=place(doc),
     )
+
+
+def _capacity(doc: Doc) -> int | None:
+    """In bytes. No drive has a few MiB: what says so counts MiB (Cisco UCS S3260, CIMC 4.1)."""
+    told = count(doc, "CapacityBytes")
+    return told * MIB if told is not None and told < 256 * MIB else told
 
 
 def _has_data(found: _Found, find: Find) -> bool | None:

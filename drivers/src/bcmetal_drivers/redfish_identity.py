@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from bcmetal_drivers.redfish_around import is_a_board
 from bcmetal_drivers.redfish_chassis import Look, around
 from bcmetal_drivers.redfish_document import key, links, text
 from bcmetal_drivers.redfish_maker import maker_of, manager_of
@@ -38,11 +39,18 @@ def identity_of(look: Look, found: Iterable[Part]) -> Identity:
 
 
 def _chassis_serial(look: Look) -> str | None:
-    """For a system without one: of the only chassis that it names, where that holds no other system."""
+    """For a system without one: of the only chassis that it names, where that holds no other system.
+
+    Where that is a board of it (NVIDIA GB200 names its BMC's), of the only chassis around it that is none.
+    """
     named = links(look.system, "Links", "Chassis")
     own = [doc for path, doc in look.chassis if len(named) == 1 and key(path) == key(named[0])]
+    if any(is_a_board(doc) for doc in own):
+        here = key(look.tree.system_path())
+        around = [doc for _, doc in look.chassis if here in map(key, links(doc, "Links", "ComputerSystems"))]
+        own = [doc for doc in around if not is_a_board(doc)]
     shared = any(len(links(doc, "Links", "ComputerSystems")) > 1 for doc in own)
-    return text(own[0], "SerialNumber") if own and not shared else None
+    return text(own[0], "SerialNumber") if len(own) == 1 and not shared else None
 
 
 def bmc_info(tree: Tree) -> BmcInfo:

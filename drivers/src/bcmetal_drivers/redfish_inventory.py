@@ -16,7 +16,7 @@ from bcmetal_drivers.redfish_nics import Nics
 from bcmetal_drivers.redfish_offered import capabilities
 from bcmetal_drivers.redfish_parts import Part, order, said
 from bcmetal_drivers.redfish_power import power_of
-from bcmetal_drivers.redfish_processors import cpus, from_summary, gpus
+from bcmetal_drivers.redfish_processors import cpus, from_summary, gpus, of_model
 from bcmetal_drivers.redfish_reading import Reading
 from bcmetal_drivers.redfish_sections import Sections
 from bcmetal_drivers.redfish_tree import Tree
@@ -100,7 +100,7 @@ def _nics(sections: Sections, look: Look) -> Nics:
 def _summed(sections: Sections, system: Doc, found: tuple[Part, ...]) -> tuple[Part, ...]:
     """Where no processor is told of, what the system's summary says; a machine without CPUs there is none."""
     if found or sections.status["cpus"] not in WHOLE:
-        return found
+        return tuple(of_model(system, one) for one in found)
     summed = tuple(from_summary(system))
     if summed:
         sections.status["cpus"] = "ok"

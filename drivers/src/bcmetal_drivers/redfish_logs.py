@@ -137,7 +137,11 @@ def _newest(tree: Tree, path: str, limit: int) -> list[Placed]:
         if len(listed) >= limit and _newest_first(listed):
             break
         page = tree.get(following)
-        listed += _placed(tree, page, limit)
+        marks = {_mark(entry) for _, entry in listed}
+        fresh = [one for one in _placed(tree, page, limit) if _mark(one[1]) not in marks]
+        if not fresh:
+            break  # it takes no notice of the query, and gives the same page for ever
+        listed += fresh
         following, pages = _next(page), pages + 1
     return sorted(listed)[-limit:] if limit else []
 

@@ -64,4 +64,5 @@ def _words(tree: Tree, root: Doc, manager: Doc | None, system: Doc) -> str:
 
 def _oem(doc: Doc | None) -> list[str]:
     oem = dig(doc, "Oem")
-    return [str(key)[:64] for key in list(oem)[:8]] if isinstance(oem, dict) else []
+    names = (str(key)[:64] for key in list(oem)[:8]) if isinstance(oem, dict) else ()
+    return [name for name in names if "@" not in name]  # OpenBMC 2.15 writes its Oem section as a resource of its own

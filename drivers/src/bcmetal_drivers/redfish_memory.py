@@ -13,6 +13,8 @@ from bcmetal_drivers.redfish_processors import every_system
 MIB: Final = 1024**2
 GIB: Final = 1024**3
 LARGEST: Final = 2**60
+ODD_MIB: Final = 256  # no module is of a size between; persistent ones are, but by far more than is mended here
+GIB_IN_MIB: Final = 1024
 OF_A_GPU: Final = (("gddr",), ("gddr", "hbm"))  # of a system, which may have HBM beside its CPUs; of a baseboard
 PERSISTENT: Final = ("optane", "nvdimm", "persistent")
 
@@ -55,6 +57,9 @@ def _kind(module: Part) -> str:
 
 def _size(doc: Doc) -> int | None:
     mib = count(doc, "CapacityMiB")
+    if mib and mib % ODD_MIB:  # megabytes, made MiB as if they had been of a million bytes (Gigabyte, Accton)
+        real = round(mib * MIB / 1e6)
+        mib = next((one for one in (real, real + 1) if one % GIB_IN_MIB == 0), mib)
     return mib * MIB if mib and mib * MIB < LARGEST else None
 
 

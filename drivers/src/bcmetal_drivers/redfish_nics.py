@@ -7,7 +7,7 @@ InfiniBand GUIDs and zeros.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from bcmetal_drivers.redfish_chassis import Look
@@ -20,6 +20,7 @@ _BARE: Final = re.compile(r"[0-9a-f]{12}")
 _NOBODY: Final = ("00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff")
 UP: Final = {"up": "up", "linkup": "up", "down": "down", "linkdown": "down", "nolink": "down"}
 ADDRESSES: Final = 16  # that a port may have
+TOLD: Final = {"manufacturer", "model", "partNumber", "serial", "firmware", "ports", "macs"}  # by which a card is one
 
 
 def mac_of(value: str | None) -> str | None:
@@ -38,10 +39,18 @@ def mac_of(value: str | None) -> str | None:
 def _own_mac(doc: Any) -> str | None:
     """The address that the NIC came with; None where the one that is told is locally administered, or none."""
     for name in ("PermanentMACAddress", "MACAddress"):
-        mac = mac_of(text({"value": first(dig(doc, name))}, "value"))
+        mac = _address(doc, name)
         if mac is not None:
-            return None if int(mac[:2], 16) & 2 else mac
+            return None if _is_local(mac) else mac
     return None
+
+
+def _address(doc: Any, name: str) -> str | None:
+    return mac_of(text({"value": first(dig(doc, name))}, "value"))
+
+
+def _is_local(mac: str) -> bool:
+    return bool(int(mac[:2], 16) & 2)
 
 
 class Nics:
@@ -63,12 +72,23 @@ class Nics:
 
     def read(self, look: Look) -> None:
         """What came before an error stays."""
-        for path, doc in look.reading.documents(link(look.system, "EthernetInterfaces")):
-            mac = None if _is_to_the_bmc(path, doc) else _own_mac(doc)
+        listed = list(look.reading.documents(link(look.system, "EthernetInterfaces")))
+        own = [(path, doc) for path, doc in listed if not _is_to_the_bmc(path, doc)]
+        for path, doc in own:
+            mac = _own_mac(doc)
             if mac is not None:
                 self._add(mac, _interface(path, doc))
         for path, adapter in self._cards(look):
             self._card(look.reading, path, adapter)
+        if not self._by_mac:
+            self._virtual(own)
+
+    def _virtual(self, interfaces: Iterable[tuple[str, Doc]]) -> None:
+        """A machine whose addresses are all locally administered, and told as permanent, is a virtual one (52:54:… of libvirt)."""
+        for path, doc in interfaces:
+            mac = _address(doc, "PermanentMACAddress")
+            if mac is not None:
+                self._add(mac, _interface(path, doc))
 
     def _cards(self, look: Look) -> Iterator[tuple[str, Doc]]:
         """The adapters of the system's chassis, then those that its NetworkInterfaces name, each once.
@@ -116,7 +136,8 @@ class Nics:
         packages = [said(one, "FirmwarePackageVersion") for one in _listed(adapter, "Controllers")]
         card = part(adapter, path, ports=count_of_ports, macs=tuple(dict.fromkeys(found)) or None)
         card.setdefault("firmware", next((one for one in packages if one), None))
-        self._adapters[key(path)] = {name: value for name, value in card.items() if value is not None}
+        if TOLD & {name for name, value in card.items() if value is not None}:
+            self._adapters[key(path)] = {name: value for name, value in card.items() if value is not None}
 
     def _read_ports(self, reading: Reading, adapter: Doc) -> list[tuple[str, Doc]]:
         for place in ("Ports", "NetworkPorts"):
@@ -175,7 +196,7 @@ def _addresses(port: Doc) -> Iterator[str]:
     for listed in (dig(port, "AssociatedNetworkAddresses"), dig(port, "Ethernet", "AssociatedMACAddresses")):
         for one in (listed if isinstance(listed, list) else [])[:ADDRESSES]:
             mac = mac_of(one) if isinstance(one, str) else None
-            if mac is not None and not int(mac[:2], 16) & 2:
+            if mac is not None and not _is_local(mac):
                 yield mac
 
 

@@ -15,7 +15,7 @@ from bcmetal_drivers import (
 )
 from bcmetal_drivers.redfish_boot import lasts, mode_of
 from bcmetal_drivers.redfish_chassis import Look
-from bcmetal_drivers.redfish_document import Doc, action_target, dig, link, links
+from bcmetal_drivers.redfish_document import Doc, action_target, dig, link
 from bcmetal_drivers.redfish_power import RESET
 
 SENSED: Final = ("Sensors", "Thermal", "Power", "ThermalSubsystem", "EnvironmentMetrics", "PowerSubsystem")
@@ -25,7 +25,7 @@ CONSOLES: Final = ("SerialConsole", "CommandShell")
 def capabilities(look: Look, erases: bool) -> tuple[str, ...]:
     """Asks for little beside what an inventory has read; what cannot be read offers nothing. In the order of `capabilities.py`."""
     root, system = look.tree.root(), look.system
-    managers = [doc for path in links(system, "Links", "ManagedBy") if (doc := look.reading.lenient(path)) is not None]
+    managers = [doc for path in look.tree.manager_paths() if (doc := look.reading.lenient(path)) is not None]
     chassis = [doc for _, doc in look.chassis]
     update = look.reading.lenient(link(root, "UpdateService"))
     secure = look.reading.lenient(link(system, "SecureBoot"))

@@ -22,6 +22,12 @@ def said(doc: Any, *keys: str) -> str | None:
     return None if found is None or found.lower() in NOTHING or not re.search(r"[^\W_]", found) else found
 
 
+def serial_of(doc: Doc) -> str | None:
+    """None too for a row of zeros, which is no number of anything."""
+    found = said(doc, "SerialNumber")
+    return None if found is None or not found.strip("0xX-. ") else found
+
+
 def count(doc: Any, *keys: str) -> int | None:
     """A whole number above nought."""
     found = number(doc, *keys)
@@ -62,7 +68,7 @@ def part(doc: Doc, path: str | None, **more: object) -> dict[str, object]:
         "manufacturer": said(doc, "Manufacturer"),
         "model": said(doc, "Model"),
         "partNumber": said(doc, "PartNumber"),
-        "serial": said(doc, "SerialNumber"),
+        "serial": serial_of(doc),
         "firmware": said(doc, "FirmwareVersion"),
         "health": health(doc),
         "path": path,

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from bcmetal_drivers.redfish_chassis import Look
 from bcmetal_drivers.redfish_document import Doc, dig, link, links, text
-from bcmetal_drivers.redfish_parts import Part, count, is_absent, is_told, part, place, said
+from bcmetal_drivers.redfish_parts import Part, count, is_absent, is_told, part, place, said, serial_of
 
 GPU_TYPES: Final = ("gpu", "accelerator")
 CPU_TYPES: Final = ("cpu", "")
@@ -78,6 +78,12 @@ def from_summary(system: Doc) -> Iterator[Part]:
         yield {name: value for name, value in told.items() if value is not None}
 
 
+def of_model(system: Doc, cpu: Part) -> Part:
+    """One that does not say its model is of the summary's."""
+    model = None if "model" in cpu else said(system, "ProcessorSummary", "Model")
+    return cpu if model is None else {**cpu, "model": model}
+
+
 def _share(whole: int | None, sockets: int) -> int | None:
     return None if whole is None or whole % sockets else whole // sockets
 
@@ -109,17 +115,17 @@ def gpus(look: Look, devices: Iterable[tuple[str, Doc]], others: Iterable[Part])
 
     `others`: drives and network cards, which need not be looked at.
     """
-    by_serial = {serial: doc for _, doc in devices if (serial := said(doc, "SerialNumber"))}
+    by_serial = {serial: doc for _, doc in devices if (serial := serial_of(doc))}
     found = False
     for system in every_system(look):
         for path, doc in processors(look, system):
             if is_gpu(doc):
                 found = True
-                yield _gpu(path, doc, by_serial.get(said(doc, "SerialNumber") or ""))
+                yield _gpu(path, doc, by_serial.get(serial_of(doc) or ""))
     if not found:
         known = {one["serial"] for one in others if "serial" in one}
         for path, doc in list(devices)[:ASKED]:
-            if said(doc, "SerialNumber") not in known and _shows_pictures_or_computes(look, doc):
+            if serial_of(doc) not in known and _shows_pictures_or_computes(look, doc):
                 yield _gpu(path, doc, None)
 
 

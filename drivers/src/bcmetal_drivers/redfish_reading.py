@@ -140,6 +140,7 @@ class Reading:
     def members(self, path: str) -> tuple[str, ...]:
         """The paths of a collection's members, over all its pages; noted when some are missing."""
         found: dict[str, str] = {}
+        listed = 0  # some makers list a member twice, and count it so
         count: float | None = None
         following: str | None = path
         pages: set[str] = set()
@@ -152,11 +153,12 @@ class Reading:
             if page is None:
                 break
             for member in links(page, "Members"):
+                listed += 1
                 found.setdefault(key(member), member)
             count = number(page, "Members@odata.count") if count is None else count
             following = text(page, "Members@odata.nextLink", limit=PATH_LIMIT)
-        if count is not None and len(found) < count:
-            self.note(f"{self._tree.door.origin}{path}: it counts {count:g} members and lists {len(found)}")
+        if count is not None and listed < count:
+            self.note(f"{self._tree.door.origin}{path}: it counts {count:g} members and lists {listed}")
         return tuple(found.values())
 
     def _page(self, path: str) -> dict[str, Any] | None:

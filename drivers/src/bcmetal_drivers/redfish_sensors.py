@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from bcmetal_drivers.door import tolerated
-from bcmetal_drivers.errors import Malformed, Refused, Unsupported
-from bcmetal_drivers.redfish_around import chassis
-from bcmetal_drivers.redfish_document import Doc, dig, link, number, text
+from bcmetal_drivers.errors import DriverError, Malformed, Refused, ServerFault, Unsupported
+from bcmetal_drivers.redfish_around import chassis, is_a_board, wider_chassis
+from bcmetal_drivers.redfish_document import Doc, dig, key, link, number, text
 from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.resources import Sensor, SensorKind
 
 ONE_BY_ONE: Final = 200  # sensors that are read each by a request of its own
+FEW: Final = 4  # sensors that tell something; no machine has fewer
 SENSORS: Final = 1000
 LARGEST: Final = 1e9
 HEALTH: Final = ("ok", "warning", "critical")
@@ -49,20 +50,61 @@ OLD_THRESHOLDS: Final[Mapping[str, str]] = {
 NOT_THERE: Final = ("Absent", "Disabled", "UnavailableOffline", "Deferring")
 
 
+@dataclass(slots=True)
+class _Look:
+    """One reading: what fails at one place costs that place only."""
+
+    tree: Tree
+    left: int = ONE_BY_ONE
+    told: bool = False  # whether any chassis tells of sensors
+    trouble: DriverError | None = None
+
+    def find(self, path: str | None) -> dict[str, Any] | None:
+        try:
+            with tolerated():
+                return self.tree.find(path)
+        except (ServerFault, Malformed) as error:
+            self.trouble = error
+            return None
+
+    def members(self, path: str | None) -> Iterator[dict[str, Any]]:
+        if path is None or self.left <= 0:
+            return
+        try:
+            with tolerated(Refused, Unsupported):
+                listed = self.tree.members(path)
+                for member in listed[: self.left]:
+                    self.left -= 1
+                    doc = self.find(member)
+                    if doc is not None:
+                        yield doc
+        except (ServerFault, Malformed) as error:
+            self.trouble = error
+
+
 def sensors(tree: Tree) -> tuple[Sensor, ...]:
-    """Raises Unsupported where no chassis of the system tells of any."""
-    found: list[Sensor] = []
-    told = False
-    for _, doc in chassis(tree, tree.system()):
-        told = told or any(link(doc, name) for name in ("Thermal", "Power", "Sensors", "ThermalSubsystem"))
-        old = [*_thermal(tree.find(link(doc, "Thermal"))), *_power(tree.find(link(doc, "Power")))]
-        new = list(_collection(tree, link(doc, "Sensors"), wanted=not old))
-        if not old and not new:
-            new = list(_subsystems(tree, doc))
-        found += max(old, new, key=lambda listed: sum(one.value is not None for one in listed))
-    if not told:
+    """Raises Unsupported where no chassis of the system tells of any.
+
+    Some systems name but the board of their BMC (BlueField 3, GB200): where that tells of little, their other chassis are asked too.
+    """
+    look, system = _Look(tree), tree.system()
+    found = [one for _, doc in chassis(tree, system) for one in _of_chassis(look, doc)]
+    if sum(one.value is not None for one in found) < FEW:
+        found += [one for _, doc in wider_chassis(tree, system) for one in _of_chassis(look, doc)]
+    if not found and look.trouble is not None:
+        raise look.trouble
+    if not look.told:
         raise Unsupported(f"{tree.address}: the BMC shows no sensors")
     return tuple(_told_apart(found[:SENSORS]))
+
+
+def _of_chassis(look: _Look, doc: Doc) -> list[Sensor]:
+    look.told = look.told or any(link(doc, name) for name in ("Thermal", "Power", "Sensors", "ThermalSubsystem"))
+    old = [*_thermal(look.find(link(doc, "Thermal"))), *_power(look.find(link(doc, "Power")))]
+    new = list(_collection(look, link(doc, "Sensors"), wanted=not any(one.value is not None for one in old)))
+    if not old and not new:
+        new = list(_subsystems(look, doc))
+    return max(old, new, key=lambda listed: sum(one.value is not None for one in listed))
 
 
 def _told_apart(found: Iterable[Sensor]) -> Iterator[Sensor]:
@@ -74,15 +116,28 @@ def _told_apart(found: Iterable[Sensor]) -> Iterator[Sensor]:
 
 
 def power_draw_w(tree: Tree) -> float | None:
-    """The chassis' own figure; else what its power supplies take together."""
+    """The chassis' own figure; else what its power supplies take together; else the same of the chassis that those are in."""
+    look, system = _Look(tree), tree.system()
+    own = [doc for _, doc in chassis(tree, system)]
+    drawn = _drawn(look, own)
+    if drawn is None and any(is_a_board(doc) for doc in own):
+        holders = {key(path) for doc in own if (path := link(doc, "Links", "ContainedBy"))}
+        around = [doc for path, doc in wider_chassis(tree, system) if key(path) in holders or not is_a_board(doc)]
+        drawn = _drawn(look, around)
+    if drawn is None and look.trouble is not None:
+        raise look.trouble
+    return drawn
+
+
+def _drawn(look: _Look, docs: Iterable[Doc]) -> float | None:
     supplies: float | None = None
-    for _, doc in chassis(tree, tree.system()):
-        power = tree.find(link(doc, "Power"))
+    for doc in docs:
+        power = look.find(link(doc, "Power"))
         for entry in _list(power, "PowerControl"):
             drawn = _value(number(entry, "PowerConsumedWatts"))
             if drawn is not None and drawn >= 0:
                 return drawn
-        drawn = _value(number(tree.find(link(doc, "EnvironmentMetrics")), "PowerWatts", "Reading"))
+        drawn = _value(number(look.find(link(doc, "EnvironmentMetrics")), "PowerWatts", "Reading"))
         if drawn is not None and drawn >= 0:
             return drawn
         listed = [number(entry, "PowerInputWatts") for entry in _list(power, "PowerSupplies")]
@@ -135,11 +190,11 @@ def _old(
 # ---------------------------------------------------------------- Sensors
 
 
-def _collection(tree: Tree, path: str | None, wanted: bool) -> Iterator[Sensor]:
+def _collection(look: _Look, path: str | None, wanted: bool) -> Iterator[Sensor]:
     """`wanted`: also one request for each."""
     if path is None:
         return
-    shown: Iterable[Doc] = _expanded(tree, path) or (_each(tree, path) if wanted else ())
+    shown: Iterable[Doc] = _expanded(look.tree, path) or (look.members(path) if wanted else ())
     there = [doc for doc in shown if _is_there(doc)]
     names = Counter(text(doc, "Name") for doc in there)
     for doc in there:
@@ -156,18 +211,11 @@ def _expanded(tree: Tree, path: str) -> list[dict[str, Any]]:
     query = next((f"$expand={sign}($levels=1)" for word, sign in (("NoLinks", "."), ("ExpandAll", "*")) if dig(can, word) is True), None)  # fmt: skip
     if query is None:
         return []
-    with tolerated(Refused, Unsupported, Malformed):
+    with tolerated(Refused, Unsupported, Malformed, ServerFault):
         page = tree.get(f"{path}?{query}")
         members = [one for one in _list(page, "Members") if "Reading" in one or "ReadingType" in one]
         return members if text(page, "Members@odata.nextLink") is None else []
     return []
-
-
-def _each(tree: Tree, path: str) -> Iterator[Doc]:
-    for member in tree.members(path)[:ONE_BY_ONE]:
-        doc = tree.find(member)
-        if doc is not None:
-            yield doc
 
 
 def _sensor(doc: Doc, by_id: bool) -> Sensor:
@@ -192,28 +240,28 @@ def _of_a_fan(doc: Doc) -> bool:
 # ---------------------------------------------------------------- ThermalSubsystem, PowerSubsystem
 
 
-def _subsystems(tree: Tree, doc: Doc) -> Iterator[Sensor]:
-    thermal = tree.find(link(doc, "ThermalSubsystem"))
-    for entry in _list(tree.find(link(thermal, "ThermalMetrics")), "TemperatureReadingsCelsius"):
+def _subsystems(look: _Look, doc: Doc) -> Iterator[Sensor]:
+    thermal = look.find(link(doc, "ThermalSubsystem"))
+    for entry in _list(look.find(link(thermal, "ThermalMetrics")), "TemperatureReadingsCelsius"):
         name = text(entry, "DeviceName") or text(entry, "PhysicalContext") or "temperature"
         yield Sensor(name, SensorKind.TEMPERATURE, _value(number(entry, "Reading")), "Cel")
-    for _, fan in tree.documents(link(thermal, "Fans")):
+    for fan in look.members(link(thermal, "Fans")):
         rpm = number(fan, "SpeedPercent", "SpeedRPM")
         value, unit = (number(fan, "SpeedPercent", "Reading"), "%") if rpm is None else (rpm, "{rev}/min")
         yield Sensor(text(fan, "Name") or "fan", SensorKind.FAN, _value(value), unit, _health(fan))
-    power = tree.find(link(doc, "PowerSubsystem"))
-    for _, supply in tree.documents(link(power, "PowerSupplies")):
-        metrics = tree.find(link(supply, "Metrics"))
+    power = look.find(link(doc, "PowerSubsystem"))
+    for supply in look.members(link(power, "PowerSupplies")):
+        metrics = look.find(link(supply, "Metrics"))
         name = text(supply, "Name") or "power supply"
-        for what, key, kind, unit in (
+        for what, metric, kind, unit in (
             ("input", "InputPowerWatts", SensorKind.POWER, "W"),
             ("output", "OutputPowerWatts", SensorKind.POWER, "W"),
             ("line", "InputVoltage", SensorKind.VOLTAGE, "V"),
         ):
-            value = number(metrics, key, "Reading")
+            value = number(metrics, metric, "Reading")
             if value is not None:
                 yield Sensor(f"{name} {what}", kind, _value(value), unit, _health(supply))
-    drawn = number(tree.find(link(doc, "EnvironmentMetrics")), "PowerWatts", "Reading")
+    drawn = number(look.find(link(doc, "EnvironmentMetrics")), "PowerWatts", "Reading")
     if drawn is not None:
         yield Sensor("Power", SensorKind.POWER, _value(drawn), "W")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -14,13 +14,27 @@ from bcmetal_drivers.connection import BmcAddress
 from bcmetal_drivers.door import PATH_LIMIT, Door, tolerated
 from bcmetal_drivers.errors import AmbiguousSystem, Malformed, NoSuchSystem, NotThisService, Refused, Unsupported
 from bcmetal_drivers.learned import forget_another, lasting
-from bcmetal_drivers.redfish_document import MEMBERS, PAGES, Doc, is_host, is_root, key, link, links, number, text
+from bcmetal_drivers.redfish_document import (
+    MEMBERS,
+    PAGES,
+    Doc,
+    has_bios,
+    is_host,
+    is_root,
+    key,
+    link,
+    links,
+    number,
+    text,
+)
 from bcmetal_drivers.redfish_etag import GuardedPatch
 from bcmetal_drivers.redfish_reading import Reading
 from bcmetal_drivers.redfish_tasks import wait_for
 from bcmetal_drivers.session import ROOT
 from bcmetal_drivers.wire import Answer
 
+PROCESSORS: Final = 64  # of a system that may be a baseboard
+ACCELERATORS: Final = {"gpu", "accelerator", "fpga", "dsp"}
 SYSTEMS: Final = 32  # how many are looked at to find the one that is a host
 
 
@@ -114,10 +128,16 @@ class Tree:
         return tuple(dict.fromkeys(found))
 
     def documents(self, path: str | None) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Each member of a collection with its document; those that answer 404 or the like are left out."""
+        """Each member of a collection with its document; those that answer 404 or the like are left out, and so is a collection that does."""
         if path is None:
             return
-        for member in self.members(path):
+        try:
+            listed = self.members(path)
+        except sushy.exceptions.ResourceNotFoundError:
+            if self.find(path) is not None:
+                raise  # a page of it is missing
+            return
+        for member in listed:
             doc = self.find(member)
             if doc is not None:
                 yield member, doc
@@ -148,7 +168,7 @@ class Tree:
             raise NoSuchSystem(f"{self.address}: the BMC lists no system")
         if len(systems) > 1:
             found = {path: self.find(path) for path in systems[:SYSTEMS]}
-            able = [path for path, doc in found.items() if is_host(doc)]
+            able = self._hosts(found)
             if len(able) == 1 and None not in found.values():  # what cannot be read now may be a host
                 return able[0]
             named = ", ".join(able or systems)
@@ -161,8 +181,25 @@ class Tree:
         if link(self.root(), "Systems") is None:
             return ()
         beside = [path for path in self._systems()[:SYSTEMS] if key(path) != own]
-        found = [self.find(path) for path in beside]
-        return None if any(doc is None or is_host(doc) for doc in found) else tuple(beside)
+        found = {path: self.find(path) for path in beside}
+        return None if None in found.values() or self._hosts(found) else tuple(beside)
+
+    def _hosts(self, found: Mapping[str, Doc | None]) -> list[str]:
+        """The machines among these systems. Some baseboards of GPUs can be reset, and have boot settings, as a machine has."""
+        able = {path: doc for path, doc in found.items() if doc is not None and is_host(doc)}
+        return [path for path, doc in able.items() if not self._is_baseboard(doc)]
+
+    def _is_baseboard(self, system: Doc) -> bool:
+        """Whether it has accelerators and neither a BIOS nor CPUs, or CPUs that are told without an SMBIOS UUID."""
+        if has_bios(system):
+            return False
+        collection = link(system, "Processors")
+        kinds: set[str] = set()
+        for member in (self.members(collection) if collection else ())[:PROCESSORS]:
+            kinds.add((text(self.find(member), "ProcessorType") or "CPU").lower())
+            if "cpu" in kinds and text(system, "UUID") is not None:
+                return False
+        return bool(kinds & ACCELERATORS)
 
     def _systems(self) -> tuple[str, ...]:
         collection = link(self.root(), "Systems")

@@ -45,6 +45,7 @@ NOT_NOW: Final = re.compile(
     r"|shutting ?down|in progress|try again|busy",
     re.IGNORECASE,
 )
+NOT_THERE: Final = re.compile(r"resource ?(missing|not ?found|.{1,300} (was not found|does not exist))", re.IGNORECASE)
 CREDENTIALS: Final = re.compile(r"unauthori[sz]ed|credential|password|authenticat|login|access ?denied", re.IGNORECASE)
 
 
@@ -141,6 +142,11 @@ def is_only_an_error(answer: Answer) -> bool:
         and not any(key.startswith("@odata.") for key in doc)
         and says_failure(answer)
     )
+
+
+def says_there_is_none(answer: Answer) -> bool:
+    """Whether it says 404 in words alone (ResourceMissingAtURI: HPE Cray's node controller 1.6, Intel BMC 1.93)."""
+    return bool(NOT_THERE.search(all_words(answer)))
 
 
 def retry_after_s(answer: Answer) -> float | None:
