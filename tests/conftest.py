@@ -1,6 +1,10 @@
 """What all tests share."""
 
+import shutil
+import tempfile
+from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -19,3 +23,26 @@ LONGEST = ("test_killed_at_random.py", "test_whole_machine.py")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest files first: each worker begins with one, and neither waits for the other at the end."""
     items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+
+
+MEMORY = Path("/dev/shm")
+MEMORY_BYTES = 2 << 30  # in containers there are often 64 MiB
+# Folders of tests whose databases and small files are synced all the time: processes are killed by these tests, never the machine.
+IN_MEMORY = (
+    *("agent", "agent_door", "agent_life", "api", "behaviours", "cli", "credentials", "crash"),
+    *("e2e", "engine", "faults_on_the_machine", "join", "proof", "store"),
+)
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """pytest's own, or one in memory: a commit there costs no turn of a disk."""
+    if (
+        request.path.parent.name not in IN_MEMORY
+        or not MEMORY.is_dir()
+        or shutil.disk_usage(MEMORY).free < MEMORY_BYTES
+    ):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(prefix="bcmetal-test-", dir=MEMORY, ignore_cleanup_errors=True) as folder:
+        yield Path(folder)

@@ -48,7 +48,7 @@ async def hold(site: Site, node_id: str, kind: str, on: bool) -> None:
 
 
 @pytest.mark.parametrize("kind", ["maintenance", "freeze"])
-def test_the_cleanup_of_an_abort_waits_until_the_hold_lifts(kind: str, on_a_site: OnASite) -> None:
+def test_the_cleanup_of_an_abort_waits_until_the_hold_lifts(kind: str, on_each_database: OnASite) -> None:
     async def scenario(site: Site) -> None:
         node_id, operation_id = await deployed_up_to(site, "start_from_the_medium")
         bmc = site.rack.bmc("m1")
@@ -66,10 +66,12 @@ def test_the_cleanup_of_an_abort_waits_until_the_hold_lifts(kind: str, on_a_site
         assert bmc.machine.media is None
         assert bmc.machine.power is PowerState.OFF
 
-    on_a_site(scenario)
+    on_each_database(scenario)
 
 
-def test_an_abort_while_a_call_is_under_way_leaves_the_node_alone_until_that_call_is_over(on_a_site: OnASite) -> None:
+def test_an_abort_while_a_call_is_under_way_leaves_the_node_alone_until_that_call_is_over(
+    on_each_database: OnASite,
+) -> None:
     async def scenario(site: Site) -> None:
         node_id, operation_id = await deployed_up_to(site, "start_from_the_medium")
         bmc = (await site.node(node_id)).bmc
@@ -86,4 +88,4 @@ def test_an_abort_while_a_call_is_under_way_leaves_the_node_alone_until_that_cal
         assert (await site.operation(cleanup_id)).status == "done"
         assert site.rack.bmc("m1").machine.media is None
 
-    on_a_site(scenario)
+    on_each_database(scenario)

@@ -69,7 +69,7 @@ def swap_the_board(site: Site) -> None:
     machine.hardware = dataclasses.replace(machine.hardware, uuid=OTHER_UUID, serial="NEWBOARD01")
 
 
-def test_an_accepted_board_ends_the_old_machines_certificates_tpm_and_baseline(on_a_site: OnASite) -> None:
+def test_an_accepted_board_ends_the_old_machines_certificates_tpm_and_baseline(on_each_database: OnASite) -> None:
     async def scenario(site: Site) -> None:
         node_id = await deployed_and_joined(site)
         old_serial = (await site.node(node_id)).facts.serial
@@ -95,10 +95,10 @@ def test_an_accepted_board_ends_the_old_machines_certificates_tpm_and_baseline(o
         assert "board swapped" in told["reason"]
         assert len(await events(site, "security.node.evicted")) == 1
 
-    on_a_site(scenario)
+    on_each_database(scenario)
 
 
-def test_accepting_the_machine_that_is_known_ends_nothing(on_a_site: OnASite) -> None:
+def test_accepting_the_machine_that_is_known_ends_nothing(on_each_database: OnASite) -> None:
     async def scenario(site: Site) -> None:
         node_id = await deployed_and_joined(site)
         await site.queue(node_id, SideVerb.UPDATE, acceptIdentity=True, reason="by mistake")
@@ -108,10 +108,10 @@ def test_accepting_the_machine_that_is_known_ends_nothing(on_a_site: OnASite) ->
         assert member.state == members.LIVE
         assert await events(site, "security.node.identity-accepted") == []
 
-    on_a_site(scenario)
+    on_each_database(scenario)
 
 
-def test_a_bmc_that_was_swapped_is_taken_at_its_new_address_once_it_is_accepted(on_a_site: OnASite) -> None:
+def test_a_bmc_that_was_swapped_is_taken_at_its_new_address_once_it_is_accepted(on_each_database: OnASite) -> None:
     async def scenario(site: Site) -> None:
         node_id = await deployed_and_joined(site)
         old = site.rack.bmc("m1")
@@ -139,4 +139,4 @@ def test_a_bmc_that_was_swapped_is_taken_at_its_new_address_once_it_is_accepted(
         assert (node.bmc.host, node.facts.serial) == (new.host, new.machine.serial)
         assert all(one.revoked_at for one in await site.store.read(certificates.of_node, node_id))
 
-    on_a_site(scenario)
+    on_each_database(scenario)

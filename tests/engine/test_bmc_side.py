@@ -37,7 +37,7 @@ async def asked(site: Site, node_id: str, verb: SideVerb, **given: Any) -> tuple
     return row.status, dict(row.error or (found.result if found else {}))
 
 
-def test_what_was_read_is_kept_and_a_later_reading_takes_its_place(on_a_site: OnASite) -> None:
+def test_what_was_read_is_kept_and_a_later_reading_takes_its_place(on_each_database: OnASite) -> None:
     async def scenario(site: Site) -> None:
         node_id = await inspected(site)
         status, cold = await asked(site, node_id, SideVerb.READ_SENSORS)
@@ -59,7 +59,7 @@ def test_what_was_read_is_kept_and_a_later_reading_takes_its_place(on_a_site: On
             assert (await asked(site, node_id, SideVerb.IDENTIFY, on=on))[0] == "done"
             assert site.rack.bmc("m1").machine.identify is on
 
-    on_a_site(scenario)
+    on_each_database(scenario)
 
 
 def test_a_bmc_that_has_no_sensors_says_so_and_what_was_read_before_stays(on_a_site: OnASite) -> None:

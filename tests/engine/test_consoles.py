@@ -20,7 +20,6 @@ from bcmetal_drivers.errors import Unsupported
 from emulated_site import POOL, OnASite, Site, SkippingClock
 
 WITHIN_S = 10.0
-over_sqlite_alone = pytest.mark.parametrize("on_a_site", ["sqlite"], indirect=True)  # the database has no part in it
 
 
 class TurnedClock(SkippingClock):
@@ -103,7 +102,7 @@ async def told_the_end(person: Person) -> str:
         return person.told[-1]
 
 
-def test_a_console_has_one_holder_and_is_free_once_that_one_left(on_a_site: OnASite) -> None:
+def test_a_console_has_one_holder_and_is_free_once_that_one_left(on_each_database: OnASite) -> None:
     async def scenario(site: Site) -> None:
         async with a_bench(site) as bench:
             first, second = Person(bench.node_id), Person(bench.node_id, "key:other")
@@ -127,10 +126,9 @@ def test_a_console_has_one_holder_and_is_free_once_that_one_left(on_a_site: OnAS
         assert second.told == ["opens", "the daemon stops"]
         assert not bench.serial.in_use
 
-    on_a_site(scenario)
+    on_each_database(scenario)
 
 
-@over_sqlite_alone
 def test_a_console_ends_when_nobody_is_at_it_or_may_be(on_a_site: OnASite) -> None:
     async def scenario(site: Site) -> None:
         async with a_bench(site) as bench:
@@ -164,7 +162,6 @@ def test_a_console_ends_when_nobody_is_at_it_or_may_be(on_a_site: OnASite) -> No
     on_a_site(scenario)
 
 
-@over_sqlite_alone
 def test_what_nobody_reads_and_what_is_typed_too_fast_is_bounded(
     on_a_site: OnASite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,7 +189,6 @@ def test_what_nobody_reads_and_what_is_typed_too_fast_is_bounded(
     on_a_site(scenario)
 
 
-@over_sqlite_alone
 def test_a_bmc_that_takes_nothing_says_so_and_one_without_a_console_too(on_a_site: OnASite) -> None:
     async def scenario(site: Site) -> None:
         site.lines.limits = replace(site.lines.limits, read_s=0.1)

@@ -227,7 +227,7 @@ def test_without_an_erase_the_node_says_so(on_a_site: OnASite) -> None:
     on_a_site(scenario, erase='"none"')
 
 
-def test_a_frozen_pool_holds_every_act_and_the_budget_stands_still(on_a_site: OnASite) -> None:
+def test_a_frozen_pool_holds_every_act_and_the_budget_stands_still(on_each_database: OnASite) -> None:
     async def scenario(site: Site) -> None:
         bmc = site.rack.add_redfish("m1")
         site.rack.start()
@@ -247,13 +247,13 @@ def test_a_frozen_pool_holds_every_act_and_the_budget_stands_still(on_a_site: On
         assert await site.state(node_id) is State.AVAILABLE
         assert erased(bmc, 0) == []
 
-    on_a_site(scenario)
+    on_each_database(scenario)
 
 
 @pytest.mark.parametrize(
     "rule",
     [
-        Rule(action="delay", seconds=0.02),
+        Rule(action="delay", seconds=0.005),
         Rule(action="drop_before", times=5),
         Rule(action="drop_after", method="POST", times=3),
         Rule(action="expire_sessions", method="GET", after=5, times=3),
@@ -313,7 +313,7 @@ def test_power_is_set_and_seen(
     on_a_site(scenario)
 
 
-def test_an_ipmi_machine_goes_through_its_life_without_deploy_and_rescue(on_a_site: OnASite) -> None:
+def test_an_ipmi_machine_goes_through_its_life_without_deploy_and_rescue(on_each_database: OnASite) -> None:
     async def scenario(site: Site) -> None:
         bmc = site.rack.add_ipmi("m1")
         site.rack.start()
@@ -325,7 +325,7 @@ def test_an_ipmi_machine_goes_through_its_life_without_deploy_and_rescue(on_a_si
         assert node.facts.not_erased
         assert bmc.machine.power is PowerState.OFF
 
-    on_a_site(scenario, erase='"none"')
+    on_each_database(scenario, erase='"none"')
 
 
 def test_maintenance_lets_a_verb_wait_and_go_on_afterwards(on_a_site: OnASite) -> None:
@@ -415,7 +415,7 @@ def test_a_pool_that_becomes_an_observer_ends_what_was_under_way(on_a_site: OnAS
     on_a_site(scenario)
 
 
-def test_two_systems_behind_one_bmc_live_side_by_side(on_a_site: OnASite) -> None:
+def test_two_systems_behind_one_bmc_live_side_by_side(on_each_database: OnASite) -> None:
     async def scenario(site: Site) -> None:
         bmc = site.rack.add_redfish("blades", systems=2)
         site.rack.start()
@@ -431,7 +431,7 @@ def test_two_systems_behind_one_bmc_live_side_by_side(on_a_site: OnASite) -> Non
         await site.lines.close_idle(older_s=-1.0)
         assert site.rack.sessions(bmc) == 0
 
-    on_a_site(scenario)
+    on_each_database(scenario)
 
 
 def test_an_erase_adds_its_own_estimate_to_the_budget_once(on_a_site: OnASite) -> None:

@@ -26,7 +26,7 @@ async def refresh(site: Site, node_id: str) -> None:
     await site.settle()
 
 
-def test_a_drive_that_is_gone_is_told_until_it_is_back_or_an_inspection_accepts_it(on_a_site: OnASite) -> None:
+def test_a_drive_that_is_gone_is_told_until_it_is_back_or_an_inspection_accepts_it(on_each_database: OnASite) -> None:
     async def scenario(site: Site) -> None:
         bmc = site.rack.add_redfish("m1")
         site.rack.start()
@@ -53,10 +53,10 @@ def test_a_drive_that_is_gone_is_told_until_it_is_back_or_an_inspection_accepts_
             assert await site.live(node_id, Verb.INSPECT) is State.INSPECTED
             assert ("inventory" in await site.conditions(node_id)) is left
 
-    on_a_site(scenario)
+    on_each_database(scenario)
 
 
-def test_a_section_that_cannot_be_read_is_no_change_and_makes_no_drive_a_new_one(on_a_site: OnASite) -> None:
+def test_a_section_that_cannot_be_read_is_no_change_and_makes_no_drive_a_new_one(on_each_database: OnASite) -> None:
     async def scenario(site: Site) -> None:
         bmc = site.rack.add_redfish("m1")
         site.rack.start()
@@ -79,4 +79,4 @@ def test_a_section_that_cannot_be_read_is_no_change_and_makes_no_drive_a_new_one
         assert "inventory" not in await site.conditions(node_id)
         assert (await site.node(node_id)).facts.disks is Disks.CLEAN
 
-    on_a_site(scenario)
+    on_each_database(scenario)

@@ -6,6 +6,10 @@ import asyncio
 import sqlite3
 from pathlib import Path
 
+import pytest
+from sqlalchemy import Connection, text
+
+from bcmetal.errors import Unavailable
 from bcmetal.states import WORKFLOWS, SideVerb, State, Verb
 from bcmetal.store import freezes
 from bcmetal.store.sqlite import SqliteStore
@@ -15,31 +19,31 @@ from bcmetal_drivers.resources import PowerAction, PowerState
 from crash.life import LIFE
 from emulated_site import OnASite, Site, a_site
 
-
-async def rescued_up_to_the_cap(site: Site, count: int) -> list[str]:
-    """So many nodes, each at the first step of a rescue."""
-    ids: list[str] = []
-    for n in range(count):
-        bmc = site.rack.bmc(f"m{n}")
-        node_id = await site.enroll(bmc)
-        for chapter in LIFE[:3]:
-            assert await site.live(node_id, chapter.verb, chapter.params, **chapter.given) is chapter.state
-        ids.append(node_id)
-    return ids
+WAITS_S = 0.2  # what a write of the test's daemon waits for the lock
 
 
-def test_operations_that_are_held_take_no_place_under_their_verbs_cap(on_a_site: OnASite) -> None:
+def _is_deployed(c: Connection, node_id: str) -> None:
+    c.execute(text("UPDATE nodes SET state = 'deployed' WHERE node_id = :node_id"), {"node_id": node_id})
+
+
+def test_operations_that_are_held_take_no_place_under_their_verbs_cap(on_each_database: OnASite) -> None:
     async def scenario(site: Site) -> None:
         cap = WORKFLOWS[Verb.RESCUE].cap
-        for n in range(cap + 1):
-            site.rack.add_redfish(f"m{n}", drives=1)
+        bmcs = [site.rack.add_redfish(f"m{n}", drives=1) for n in range(cap + 1)]
         site.rack.start()
-        *held, healthy = await rescued_up_to_the_cap(site, cap + 1)
+        *held, healthy = [await site.enroll(bmc) for bmc in bmcs]
+        for chapter in LIFE[:3]:
+            assert await site.live(healthy, chapter.verb, chapter.params, **chapter.given) is chapter.state
         for node_id in held:
+            await site.start(node_id, Verb.INSPECT)
+        await site.settle()
+        for node_id in held:  # none of them goes further than the first step of its rescue
+            await site.store.write(_is_deployed, node_id)
             await site.start(node_id, Verb.RESCUE)
         site.steps.stops = lambda operation, step: True
         await site.advance()
         site.steps.stops = None
+        assert all([(await site.node(node_id)).facts.state is State.RESCUING for node_id in held])
         for node_id in held:
             await site.set_node(node_id, maintenance=True)
         await site.start(healthy, Verb.RESCUE)
@@ -47,10 +51,10 @@ def test_operations_that_are_held_take_no_place_under_their_verbs_cap(on_a_site:
         assert await site.state(healthy) is State.RESCUED
         assert {await site.state(node_id) for node_id in held} == {State.RESCUING}
 
-    on_a_site(scenario)
+    on_each_database(scenario)
 
 
-def test_a_freeze_of_one_rack_holds_no_other(on_a_site: OnASite) -> None:
+def test_a_freeze_of_one_rack_holds_no_other(on_each_database: OnASite) -> None:
     async def scenario(site: Site) -> None:
         frozen, free = site.rack.add_redfish("m1"), site.rack.add_redfish("m2")
         site.rack.start()
@@ -69,7 +73,7 @@ def test_a_freeze_of_one_rack_holds_no_other(on_a_site: OnASite) -> None:
         assert await site.state(frozen_id) is State.COMMISSIONING
         assert frozen.machine.power is PowerState.ON
 
-    on_a_site(scenario)
+    on_each_database(scenario)
 
 
 def test_a_session_whose_address_is_nonsense_ends_nothing(on_a_site: OnASite) -> None:
@@ -115,6 +119,10 @@ def test_a_call_that_waited_while_its_line_was_closed_leaves_no_session_behind(o
     on_a_site(scenario)
 
 
+def _wait_shortly(c: Connection) -> None:
+    c.exec_driver_sql(f"PRAGMA busy_timeout = {int(WAITS_S * 1000)}")
+
+
 def test_a_database_that_another_process_locks_is_waited_for(tmp_path: Path) -> None:
     async def run() -> None:
         async with a_site(tmp_path) as site:
@@ -124,10 +132,13 @@ def test_a_database_that_another_process_locks_is_waited_for(tmp_path: Path) -> 
             await site.start(node_id, Verb.INSPECT)
             assert isinstance(site.store, SqliteStore)
             other = sqlite3.connect(site.store.path, isolation_level=None)
+            await site.store.write(_wait_shortly)
             other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(Unavailable):
+                await site.store.write(freezes.lift, "pool", "pool-a")
             stop = asyncio.Event()
             engine = asyncio.create_task(site.engine.run(stop))
-            await asyncio.sleep(11)  # longer than a write waits for the lock
+            await asyncio.sleep(10 * WAITS_S)  # some writes of the engine's were refused by then
             assert not engine.done()
             other.execute("ROLLBACK")
             other.close()

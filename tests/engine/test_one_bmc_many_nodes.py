@@ -21,7 +21,9 @@ async def later(site: Site) -> int:
 
 
 @pytest.mark.parametrize("proven_by", ["setBmcCredentials", "refresh"])
-def test_credentials_that_one_node_proved_are_good_for_all_behind_the_bmc(proven_by: str, on_a_site: OnASite) -> None:
+def test_credentials_that_one_node_proved_are_good_for_all_behind_the_bmc(
+    proven_by: str, on_each_database: OnASite
+) -> None:
     async def scenario(site: Site) -> None:
         bmc = site.rack.add_redfish("blades", systems=2)
         site.rack.start()
@@ -46,4 +48,4 @@ def test_credentials_that_one_node_proved_are_good_for_all_behind_the_bmc(proven
             assert "credentials" not in await site.conditions(node_id)
         assert await later(site) == 2
 
-    on_a_site(scenario)
+    on_each_database(scenario)

@@ -31,7 +31,7 @@ class Configured:
         await self.presence.beat()
 
 
-def test_a_daemon_with_another_configuration_does_not_start_beside_a_live_one(on_a_site: OnASite) -> None:
+def test_a_daemon_with_another_configuration_does_not_start_beside_a_live_one(on_each_database: OnASite) -> None:
     async def scenario(site: Site) -> None:
         one, two = Configured(site, "one", "d1"), Configured(site, "two", "d2")
         await one.presence.begin()
@@ -42,10 +42,10 @@ def test_a_daemon_with_another_configuration_does_not_start_beside_a_live_one(on
         await one.presence.end()
         await two.presence.begin()
 
-    on_a_site(scenario)
+    on_each_database(scenario)
 
 
-def test_daemons_are_given_a_new_configuration_one_after_the_other(on_a_site: OnASite) -> None:
+def test_daemons_are_given_a_new_configuration_one_after_the_other(on_each_database: OnASite) -> None:
     async def scenario(site: Site) -> None:
         trio = [Configured(site, name, "d1") for name in ("one", "two", "three")]
         for one in trio:
@@ -58,10 +58,10 @@ def test_daemons_are_given_a_new_configuration_one_after_the_other(on_a_site: On
             working.append([other.presence.differs is None for other in trio])
         assert working == [[False, True, True], [False, False, True], [True, True, True]]
 
-    on_a_site(scenario)
+    on_each_database(scenario)
 
 
-def test_a_daemon_that_disagrees_claims_nothing_and_gives_back_what_it_had(on_a_site: OnASite) -> None:
+def test_a_daemon_that_disagrees_claims_nothing_and_gives_back_what_it_had(on_each_database: OnASite) -> None:
     async def scenario(site: Site) -> None:
         elder, mine = Configured(site, "elder", "d1"), Configured(site, "test-daemon", "d1")
         for one in (elder, mine):
@@ -89,7 +89,7 @@ def test_a_daemon_that_disagrees_claims_nothing_and_gives_back_what_it_had(on_a_
         await site.settle()
         assert await site.state(node_id) is State.INSPECTED
 
-    on_a_site(scenario)
+    on_each_database(scenario)
 
 
 def a_config(folder: Path, name: str, database: str, **changes: str) -> Path:

@@ -26,7 +26,7 @@ async def fails_to_commission(site: Site, node_id: str, serial: str) -> None:
     assert node.facts.disks is before
 
 
-def test_a_drive_that_two_nodes_report_is_erased_by_neither(on_a_site: OnASite) -> None:
+def test_a_drive_that_two_nodes_report_is_erased_by_neither(on_each_database: OnASite) -> None:
     async def scenario(site: Site) -> None:
         one, two = site.rack.add_redfish("m1"), site.rack.add_redfish("m2")
         serial = attach(two, one)
@@ -39,10 +39,10 @@ def test_a_drive_that_two_nodes_report_is_erased_by_neither(on_a_site: OnASite) 
             await fails_to_commission(site, node_id, serial)
         assert one.machine.drives[serial].holds_data
 
-    on_a_site(scenario)
+    on_each_database(scenario)
 
 
-def test_a_drive_that_was_moved_is_erased_once_its_old_machine_was_read_again(on_a_site: OnASite) -> None:
+def test_a_drive_that_was_moved_is_erased_once_its_old_machine_was_read_again(on_each_database: OnASite) -> None:
     async def scenario(site: Site) -> None:
         one, two = site.rack.add_redfish("m1"), site.rack.add_redfish("m2")
         site.rack.start()
@@ -56,11 +56,11 @@ def test_a_drive_that_was_moved_is_erased_once_its_old_machine_was_read_again(on
         await site.settle()
         assert await site.live(ids[1], Verb.COMMISSION) is State.AVAILABLE
 
-    on_a_site(scenario)
+    on_each_database(scenario)
 
 
 @pytest.mark.parametrize("seen", ["by the plan", "by the erase itself"])
-def test_what_another_node_is_found_to_see_meanwhile_is_not_erased(seen: str, on_a_site: OnASite) -> None:
+def test_what_another_node_is_found_to_see_meanwhile_is_not_erased(seen: str, on_each_database: OnASite) -> None:
     async def scenario(site: Site) -> None:
         one, two = site.rack.add_redfish("m1"), site.rack.add_redfish("m2")
         site.rack.start()
@@ -81,4 +81,4 @@ def test_what_another_node_is_found_to_see_meanwhile_is_not_erased(seen: str, on
         assert node.facts.disks is (Disks.HALF if seen == "by the erase itself" else Disks.FOREIGN)
         assert one.machine.drives[serial].holds_data
 
-    on_a_site(scenario)
+    on_each_database(scenario)

@@ -28,7 +28,7 @@ async def inspected(site: Site) -> str:
     return node_id
 
 
-def test_a_frozen_side_operation_says_that_it_is_frozen(on_a_site: OnASite) -> None:
+def test_a_frozen_side_operation_says_that_it_is_frozen(on_each_database: OnASite) -> None:
     async def scenario(site: Site) -> None:
         node_id = await inspected(site)
         await site.store.write(freezes.set, "pool", POOL, "power work", "key:test", site.clock.now())
@@ -40,10 +40,10 @@ def test_a_frozen_side_operation_says_that_it_is_frozen(on_a_site: OnASite) -> N
         await site.settle()
         assert await shown(site, node_id) == []
 
-    on_a_site(scenario)
+    on_each_database(scenario)
 
 
-def test_a_side_operation_that_is_tried_again_says_why(on_a_site: OnASite) -> None:
+def test_a_side_operation_that_is_tried_again_says_why(on_each_database: OnASite) -> None:
     async def scenario(site: Site) -> None:
         node_id = await inspected(site)
         site.rack.rule(Rule(action="refuse", status=503, times=6))
@@ -56,11 +56,11 @@ def test_a_side_operation_that_is_tried_again_says_why(on_a_site: OnASite) -> No
         await site.settle()
         assert await shown(site, node_id) == []
 
-    on_a_site(scenario)
+    on_each_database(scenario)
 
 
 @pytest.mark.parametrize("offered", [True, False])
-def test_a_restart_of_any_kind_ends_with_the_machine_as_it_says(on_a_site: OnASite, offered: bool) -> None:
+def test_a_restart_of_any_kind_ends_with_the_machine_as_it_says(on_each_database: OnASite, offered: bool) -> None:
     async def scenario(site: Site) -> None:
         node_id = await inspected(site)
         machine = site.rack.bmc("m1").machine
@@ -75,4 +75,4 @@ def test_a_restart_of_any_kind_ends_with_the_machine_as_it_says(on_a_site: OnASi
             assert machine.power is (PowerState.OFF if asked == "pushButton" else PowerState.ON)
             assert len(machine.boots) == boots
 
-    on_a_site(scenario)
+    on_each_database(scenario)

@@ -37,7 +37,7 @@ async def event_types(site: Site) -> list[str]:
     return [row.type for row in await site.store.read(outbox.since, 0, 10_000)]
 
 
-def test_a_machine_that_somebody_switched_off_is_noticed_and_told(on_a_site: OnASite) -> None:
+def test_a_machine_that_somebody_switched_off_is_noticed_and_told(on_each_database: OnASite) -> None:
     async def scenario(site: Site) -> None:
         redfish, ipmi = site.rack.add_redfish("m1"), site.rack.add_ipmi("m2")
         site.rack.start()
@@ -55,10 +55,10 @@ def test_a_machine_that_somebody_switched_off_is_noticed_and_told(on_a_site: OnA
             assert (await site.conditions(node_id))["power"] == ("warning", "not-as-asked")
         assert (await event_types(site)).count("metal.power.changed") == 2
 
-    on_a_site(scenario)
+    on_each_database(scenario)
 
 
-def test_a_bmc_that_goes_away_costs_no_state_and_comes_back_by_itself(on_a_site: OnASite) -> None:
+def test_a_bmc_that_goes_away_costs_no_state_and_comes_back_by_itself(on_each_database: OnASite) -> None:
     async def scenario(site: Site) -> None:
         bmc = site.rack.add_redfish("m1")
         site.rack.start()
@@ -72,10 +72,10 @@ def test_a_bmc_that_goes_away_costs_no_state_and_comes_back_by_itself(on_a_site:
         assert await later(site, 600) == 1
         assert "reachable" not in await site.conditions(node_id)
 
-    on_a_site(scenario)
+    on_each_database(scenario)
 
 
-def test_an_error_that_lasts_asks_for_attention(on_a_site: OnASite) -> None:
+def test_an_error_that_lasts_asks_for_attention(on_each_database: OnASite) -> None:
     async def scenario(site: Site) -> None:
         bmc = site.rack.add_redfish("m1")
         site.rack.start()
@@ -88,10 +88,10 @@ def test_an_error_that_lasts_asks_for_attention(on_a_site: OnASite) -> None:
         await expire(site.engine.doors, "test-daemon")
         assert await site.needs_attention(node_id)
 
-    on_a_site(scenario)
+    on_each_database(scenario)
 
 
-def test_a_sweep_only_reads(on_a_site: OnASite) -> None:
+def test_a_sweep_only_reads(on_each_database: OnASite) -> None:
     async def scenario(site: Site) -> None:
         bmc = site.rack.add_redfish("m1")
         site.rack.start()
@@ -103,10 +103,10 @@ def test_a_sweep_only_reads(on_a_site: OnASite) -> None:
         assert site.rack.fired(number) == 0
         assert (await site.node(node_id)).generation == generation
 
-    on_a_site(scenario)
+    on_each_database(scenario)
 
 
-def test_one_rack_powers_on_four_machines_in_ten_seconds(on_a_site: OnASite) -> None:
+def test_one_rack_powers_on_four_machines_in_ten_seconds(on_each_database: OnASite) -> None:
     async def scenario(site: Site) -> None:
         bmcs = [site.rack.add_redfish(f"m{n}") for n in range(6)]
         site.rack.start()
@@ -119,10 +119,10 @@ def test_one_rack_powers_on_four_machines_in_ten_seconds(on_a_site: OnASite) -> 
         assert at[4] - at[0] >= 9.5  # a place is taken a moment before the machine starts
         assert at[3] - at[0] < 10.0
 
-    on_a_site(scenario)
+    on_each_database(scenario)
 
 
-def test_the_feed_tells_each_nodes_states_in_their_order(on_a_site: OnASite) -> None:
+def test_the_feed_tells_each_nodes_states_in_their_order(on_each_database: OnASite) -> None:
     async def scenario(site: Site) -> None:
         bmcs = [site.rack.add_redfish(f"m{n}") for n in range(2)]
         site.rack.start()
@@ -138,4 +138,4 @@ def test_the_feed_tells_each_nodes_states_in_their_order(on_a_site: OnASite) -> 
             ends = [row.data["to"] for row in rows if row.node_id == node_id and row.type == "metal.state.changed"]
             assert ends == [chapter.state for chapter in LIFE]
 
-    on_a_site(scenario)
+    on_each_database(scenario)

@@ -88,7 +88,7 @@ async def waits_for_the_bmc(turn: Turn) -> asyncio.Task[object]:
     return acting
 
 
-def test_a_lease_that_ran_down_while_the_call_waited_is_renewed_before_it_starts(on_a_site: OnASite) -> None:
+def test_a_lease_that_ran_down_while_the_call_waited_is_renewed_before_it_starts(on_each_database: OnASite) -> None:
     async def scenario(site: Site) -> None:
         turn = await a_turn(site)
         acting = await waits_for_the_bmc(turn)
@@ -98,10 +98,10 @@ def test_a_lease_that_ran_down_while_the_call_waited_is_renewed_before_it_starts
         assert turn.started == [LEASE_S]
         assert turn.lease.renewed == 1
 
-    on_a_site(scenario)
+    on_each_database(scenario)
 
 
-def test_a_lease_that_cannot_be_made_to_last_lets_nothing_start(on_a_site: OnASite) -> None:
+def test_a_lease_that_cannot_be_made_to_last_lets_nothing_start(on_each_database: OnASite) -> None:
     async def scenario(site: Site) -> None:
         turn = await a_turn(site)
         turn.lease.renewable = False
@@ -112,10 +112,10 @@ def test_a_lease_that_cannot_be_made_to_last_lets_nothing_start(on_a_site: OnASi
             await acting
         assert turn.started == []
 
-    on_a_site(scenario)
+    on_each_database(scenario)
 
 
-def test_what_was_frozen_while_the_call_waited_does_not_start(on_a_site: OnASite) -> None:
+def test_what_was_frozen_while_the_call_waited_does_not_start(on_each_database: OnASite) -> None:
     async def scenario(site: Site) -> None:
         turn = await a_turn(site)
         acting = await waits_for_the_bmc(turn)
@@ -126,12 +126,12 @@ def test_what_was_frozen_while_the_call_waited_does_not_start(on_a_site: OnASite
         assert turn.started == []
         assert not turn.machine.touched
 
-    on_a_site(scenario)
+    on_each_database(scenario)
 
 
 @pytest.mark.parametrize("observable", [True, False], ids=["act", "act-once"])
 def test_a_call_that_waited_for_a_thread_starts_only_with_its_deadline_left(
-    observable: bool, on_a_site: OnASite
+    observable: bool, on_each_database: OnASite
 ) -> None:
     async def scenario(site: Site) -> None:
         lines = Lines(site.store, site.clock, site.vault, lambda: site.settings, threads=1)
@@ -163,4 +163,4 @@ def test_a_call_that_waited_for_a_thread_starts_only_with_its_deadline_left(
         assert turn.started == [LEASE_S]
         await lines.close()
 
-    on_a_site(scenario)
+    on_each_database(scenario)

@@ -17,6 +17,7 @@ from bcmetal_drivers.errors import MaybeSent, Transient
 AWAY_S: Final = 30.0
 PATIENCE_S: Final = 780.0  # iDRAC and XCC take up to six minutes, some blades' managers ten
 POLL_S: Final = 5.0
+LONGEST_POLL_S: Final = 30.0
 GOOD_READS: Final = 3
 _ASKED_AT: Final = "bmc_reset_at"  # in the memo
 _GOOD: Final = "bmc_reset_good"
@@ -46,7 +47,7 @@ async def seen_back(m: Machine) -> Outcome:
         m.remember(**{_GOOD: 0})
         if waited > PATIENCE_S:
             return Failed("bmc-unreachable", f"restarted {waited:.0f} s ago, and it is not back: {error}")
-        return Again(f"the BMC is not back yet: {error}", POLL_S)
+        return Again(f"the BMC is not back yet: {error}", min(LONGEST_POLL_S, max(POLL_S, waited / 10)))
     good = int(m.memo.get(_GOOD, 0)) + 1
     m.remember(**{_GOOD: good})
     return Done() if good >= GOOD_READS else Again("the BMC answers again; looks whether it stays", POLL_S)

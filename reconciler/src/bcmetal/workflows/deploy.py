@@ -53,6 +53,7 @@ from bcmetal_drivers.resources import PowerState
 
 RUNNING = "OSRunning"
 LIFE_POLL_S = 5.0
+LIFE_LONGEST_POLL_S = 30.0
 LIFE_PATIENCE_S = 1800.0
 
 
@@ -106,7 +107,8 @@ async def see_a_sign_of_life(m: Machine) -> Outcome:
             return Failed(
                 "no-sign-of-life", f"started {waited:.0f} s ago, and its boot came no further than {seen.boot_progress}"
             )
-        return Again(f"waits for its system to run; its boot came as far as {seen.boot_progress}", LIFE_POLL_S)
+        after_s = min(LIFE_LONGEST_POLL_S, max(LIFE_POLL_S, (waited or 0.0) / 20))
+        return Again(f"waits for its system to run; its boot came as far as {seen.boot_progress}", after_s)
     if m.pool.sign_of_life == "agent":
         return Done()  # its join is the sign, and the next step's
     proven = m.pool.sign_of_life if m.pool.sign_of_life != "none" else "unproven"
