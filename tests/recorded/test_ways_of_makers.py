@@ -204,6 +204,20 @@ def test_a_place_that_cannot_be_read_costs_its_own_sensors_only() -> None:
             bmc.power_draw_w()
 
 
+def test_an_alarm_is_no_measure_and_a_unit_is_what_the_kind_says_where_none_is_told() -> None:
+    docs = trees.bare()
+    told = {
+        "1": {"Name": "PSU1 Failure", "ReadingType": "Power", "ReadingUnits": "", "Reading": 0},
+        "2": {"Name": "Sys Power", "ReadingType": "Current", "ReadingUnits": "Watts", "Reading": 700},
+        "3": {"Name": "Inlet", "ReadingType": "Temperature", "Reading": 20},
+    }
+    docs[CHASSIS]["Sensors"] = collection(docs, f"{CHASSIS}/Sensors", told, "Sensor")
+    with bmc_of(docs) as bmc:
+        assert [(one.kind.value, one.unit, one.value) for one in bmc.sensors()] == [
+            ("other", None, 0), ("power", "W", 700), ("temperature", "Cel", 20),
+        ]  # fmt: skip
+
+
 # ---------------------------------------------------------------- the event log
 
 

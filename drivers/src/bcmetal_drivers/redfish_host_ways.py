@@ -35,7 +35,8 @@ class Found:
 
 
 def host_ways(tree: Tree) -> tuple[HostWay, ...]:
-    return tuple(found.way for found in _ways(tree))
+    with tree.reading():
+        return tuple(found.way for found in _ways(tree))
 
 
 def close(tree: Tree, name: str) -> None:

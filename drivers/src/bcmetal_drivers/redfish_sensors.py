@@ -35,8 +35,17 @@ UNITS: Final[Mapping[str, str]] = {
     "RPM": "{rev}/min",
     "Percent": "%",
     "Celsius": "Cel",
-    "C": "Cel",
-}  # no sensor counts coulombs
+    "C": "Cel",  # no sensor counts coulombs
+    "Watts": "W",
+    "Volts": "V",
+    "Amps": "A",
+}
+UNIT_OF: Final[Mapping[SensorKind, str]] = {  # that the standard says for its kind
+    SensorKind.TEMPERATURE: "Cel",
+    SensorKind.VOLTAGE: "V",
+    SensorKind.CURRENT: "A",
+    SensorKind.POWER: "W",
+}
 NEW_THRESHOLDS: Final[Mapping[str, str]] = {
     f"{side}{level}": f"{side.lower()}-{level.lower()}"
     for side in ("Lower", "Upper")
@@ -220,17 +229,28 @@ def _expanded(tree: Tree, path: str) -> list[dict[str, Any]]:
 
 def _sensor(doc: Doc, by_id: bool) -> Sensor:
     """`by_id`: its name is not its own (Dell calls the outputs of all supplies the same)."""
-    told = text(doc, "ReadingType") or ""
     unit = text(doc, "ReadingUnits")
-    kind = KINDS.get(told, SensorKind.OTHER)
-    if kind is SensorKind.OTHER and (unit in ("RPM", "{rev}/min") or (unit == "%" and _of_a_fan(doc))):
-        kind = SensorKind.FAN
+    kind = _kind(doc, unit)
+    if unit is None:
+        unit = UNIT_OF.get(kind)
     limits = {ours: number(doc, "Thresholds", theirs, "Reading") for theirs, ours in NEW_THRESHOLDS.items()}
     name, own = text(doc, "Name"), text(doc, "Id")
     name = f"{name} ({own})" if by_id and name and own else name or own or "sensor"
     return Sensor(
         name, kind, _value(number(doc, "Reading")), UNITS.get(unit or "", unit), _health(doc), _numbers(limits)
     )
+
+
+def _kind(doc: Doc, unit: str | None) -> SensorKind:
+    """By its type, but for what the unit belies: XCC 2.83 calls watts a current, and gives alarms (`PSU1 Failure`: 0) a type and an empty unit."""
+    kind = KINDS.get(text(doc, "ReadingType") or "", SensorKind.OTHER)
+    if dig(doc, "ReadingUnits") == "":
+        return SensorKind.OTHER
+    if unit in ("W", "Watts"):
+        return SensorKind.POWER
+    if kind is SensorKind.OTHER and (unit in ("RPM", "{rev}/min") or (unit == "%" and _of_a_fan(doc))):
+        return SensorKind.FAN
+    return kind
 
 
 def _of_a_fan(doc: Doc) -> bool:
