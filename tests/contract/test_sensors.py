@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from bcmetal_drivers import redfish_sensors
 from bcmetal_drivers.capabilities import Power, Sensors, need
 from bcmetal_drivers.emulated.front import RedfishFront
 from bcmetal_drivers.errors import Unsupported
@@ -65,6 +66,20 @@ def test_each_form_tells_the_same(redfish: Seat, form: str, expand: bool) -> Non
     assert [one.value for one in found[SensorKind.FAN]] == [5200.0]
     assert [one.value for one in found[SensorKind.POWER]] == [312.0]
     assert len({one.name for one in bmc.sensors()}) == len(bmc.sensors())
+
+
+def test_sensors_beyond_those_that_are_read_one_by_one_are_named(
+    redfish: Seat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    redfish.bmc.set(sensors="collection", expand=False)
+    switch_on(redfish)
+    bmc = need(redfish.open(), Sensors)
+    whole = bmc.sensors()
+    monkeypatch.setattr(redfish_sensors, "ONE_BY_ONE", 2)
+    found = bmc.sensors()
+    assert [one.unread for one in found] == [False, False, *([True] * (len(whole) - 2))]
+    assert found[:2] == whole[:2]
+    assert all(one.name and one.value is None for one in found[2:])
 
 
 def test_a_chassis_without_sensors_has_none_to_tell_of(redfish: Seat) -> None:

@@ -60,7 +60,9 @@ def test_a_bmc_of_the_list_gets_an_account_of_ours_and_its_labels_is_switched_of
         assert node.bmc is not None
         assert node.bmc.cred_ref is None
         assert site.rack.failed_logins(bmc) == 0
+        assert (await site.conditions(node_id))["identity"] == ("warning", "label-of-another")  # it says another serial
         assert await site.live(node_id, Verb.INSPECT) is State.INSPECTED
+        assert "identity" not in await site.conditions(node_id)
 
     on_a_listed_site(tmp_path, scenario)
 
@@ -96,12 +98,14 @@ def test_a_line_is_found_by_what_the_bmc_tells_everybody(tmp_path: Path) -> None
     async def scenario(site: Site) -> None:
         bmc = site.rack.add_redfish("m1")
         site.rack.start()
-        bmc.overlay({"/redfish/v1": {"Oem": {"Dell": {"ServiceTag": "7XK2M13"}}}})
-        a_list(tmp_path / "labels.csv", [label_of(bmc, "7XK2M13"), ("", "7XK2M14", "admin", "another password")])
+        tag = bmc.machine.hardware.sku  # Dell's is the SKU
+        bmc.overlay({"/redfish/v1": {"Oem": {"Dell": {"ServiceTag": tag}}}})
+        a_list(tmp_path / "labels.csv", [label_of(bmc, tag), ("", f"{tag}A", "admin", "another password")])
         node_id = await enroll_by(site, bmc, "factory")
         assert await site.live(node_id, Verb.INSPECT) is State.INSPECTED, (await site.node(node_id)).last_error
         assert OURS in accounts(bmc)
         assert site.rack.failed_logins(bmc) == 0
+        assert "identity" not in await site.conditions(node_id)
 
     on_a_listed_site(tmp_path, scenario)
 

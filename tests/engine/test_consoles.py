@@ -31,6 +31,16 @@ class TurnedClock(SkippingClock):
         return super().monotonic_s() + self.turned_s
 
 
+class AtOnce:
+    """A call that may start."""
+
+    async def ready(self) -> None:
+        """Nothing is in its way."""
+
+    def in_time(self) -> bool:
+        return True
+
+
 @dataclass
 class Person:
     node_id: str
@@ -58,6 +68,12 @@ class Bench:
 
     def __post_init__(self) -> None:
         self.consoles = Consoles(self.site.store, self.clock, self.site.lines, look_every_s=0.02)
+
+    async def changes_its_password(self) -> None:
+        """By the line alone, as a step of a rotation would."""
+        line = self.site.lines.to(await self.site.peek(self.node_id), self.site.settings.pools[POOL], "")
+        same = line.credential
+        await line.change_password(AtOnce(), same, None)
 
     async def open(self, person: Person, number: int = 1) -> OpenConsole:
         work, pool = await self.site.peek(self.node_id), self.site.settings.pools[POOL]
@@ -152,6 +168,13 @@ def test_a_console_ends_when_nobody_is_at_it_or_may_be(on_a_site: OnASite) -> No
                 await console.read(0.001)
             assert await its_end(console) == "nothing was typed for 30 minutes"
             await told_the_end(idle)
+
+            left = Person(bench.node_id)
+            console = await bench.open(left)
+            await read_until(console, b"login: ")
+            await bench.changes_its_password()
+            assert await its_end(console) == "the BMC's password is being changed"
+            await told_the_end(left)
 
             robbed = Person(bench.node_id)
             console = await bench.open(robbed)

@@ -102,7 +102,7 @@ def _sensor(door: IpmiDoor, record: SensorRecord) -> Sensor:
     unit = "%" if record.percent else UNITS.get(record.unit)
     name = record.name or f"sensor {record.number}"
     if record.owner != BMC_ADDRESS:
-        return Sensor(name, kind, None, unit)
+        return Sensor(name, kind, None, unit, unread=True)
     answer = door.read(Command("Get Sensor Reading", SENSOR, GET_READING, record.lun), bytes((record.number,)))
     data = answer.data
     if answer.code != 0 or len(data) < 2 or data[1] & 0x20 or not data[1] & 0x40:  # unavailable, or not scanned

@@ -8,7 +8,7 @@ cheap or all that there is, and the one that tells more is believed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from bcmetal_drivers.resources import Sensor, SensorKind
 ONE_BY_ONE: Final = 200  # sensors that are read each by a request of its own
 FEW: Final = 4  # sensors that tell something; no machine has fewer
 SENSORS: Final = 1000
+NAME_LIMIT: Final = 128
 LARGEST: Final = 1e9
 HEALTH: Final = ("ok", "warning", "critical")
 KINDS: Final[Mapping[str, SensorKind]] = {
@@ -64,9 +65,10 @@ class _Look:
     """One reading: what fails at one place costs that place only."""
 
     tree: Tree
-    left: int = ONE_BY_ONE
+    left: int  # requests for one sensor each
     told: bool = False  # whether any chassis tells of sensors
     trouble: DriverError | None = None
+    unread: Sequence[str] = ()  # paths that `members` passed over the last time
 
     def find(self, path: str | None) -> dict[str, Any] | None:
         try:
@@ -77,11 +79,13 @@ class _Look:
             return None
 
     def members(self, path: str | None) -> Iterator[dict[str, Any]]:
-        if path is None or self.left <= 0:
+        self.unread = ()
+        if path is None:
             return
         try:
             with tolerated(Refused, Unsupported):
                 listed = self.tree.members(path)
+                self.unread = listed[self.left :]
                 for member in listed[: self.left]:
                     self.left -= 1
                     doc = self.find(member)
@@ -96,7 +100,7 @@ def sensors(tree: Tree) -> tuple[Sensor, ...]:
 
     Some systems name but the board of their BMC (BlueField 3, GB200): where that tells of little, their other chassis are asked too.
     """
-    look, system = _Look(tree), tree.system()
+    look, system = _Look(tree, ONE_BY_ONE), tree.system()
     found = [one for _, doc in chassis(tree, system) for one in _of_chassis(look, doc)]
     if sum(one.value is not None for one in found) < FEW:
         found += [one for _, doc in wider_chassis(tree, system) for one in _of_chassis(look, doc)]
@@ -126,7 +130,7 @@ def _told_apart(found: Iterable[Sensor]) -> Iterator[Sensor]:
 
 def power_draw_w(tree: Tree) -> float | None:
     """The chassis' own figure; else what its power supplies take together; else the same of the chassis that those are in."""
-    look, system = _Look(tree), tree.system()
+    look, system = _Look(tree, ONE_BY_ONE), tree.system()
     own = [doc for _, doc in chassis(tree, system)]
     drawn = _drawn(look, own)
     if drawn is None and any(is_a_board(doc) for doc in own):
@@ -200,14 +204,21 @@ def _old(
 
 
 def _collection(look: _Look, path: str | None, wanted: bool) -> Iterator[Sensor]:
-    """`wanted`: also one request for each."""
+    """`wanted`: also one request for each, as long as there may be; the others are named by their paths."""
     if path is None:
         return
-    shown: Iterable[Doc] = _expanded(look.tree, path) or (look.members(path) if wanted else ())
+    shown = _expanded(look.tree, path)
+    unread: Sequence[str] = ()
+    if not shown and wanted:
+        shown = list(look.members(path))
+        unread = look.unread
     there = [doc for doc in shown if _is_there(doc)]
     names = Counter(text(doc, "Name") for doc in there)
     for doc in there:
         yield _sensor(doc, by_id=names[text(doc, "Name")] > 1)
+    for member in unread[:SENSORS]:
+        name = "".join(c for c in member.rstrip("/").rpartition("/")[2][:NAME_LIMIT] if c.isprintable())
+        yield Sensor(name or "sensor", SensorKind.OTHER, None, unread=True)
 
 
 def _is_there(doc: Doc) -> bool:

@@ -274,6 +274,7 @@ class Sensor:
     unit: str | None = None
     health: str | None = None  # "ok", "warning", "critical"; None: not said
     thresholds: Mapping[str, float] = field(default_factory=dict)
+    unread: bool = False  # named only: it was not asked for its reading
 
 
 @dataclass(frozen=True, slots=True)

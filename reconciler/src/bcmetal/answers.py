@@ -223,6 +223,7 @@ class SensorView(Answer):
     unit: str | None
     health: str | None
     thresholds: dict[str, float]
+    unread: bool = Field(False, description="named only: its BMC has so many that not each was asked for its reading")
 
 
 class SensorsAnswer(Answer):

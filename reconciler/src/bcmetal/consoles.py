@@ -13,6 +13,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol
 
 from bcmetal.errors import BcmetalError, Conflict, RateLimited, Unavailable
@@ -231,7 +232,7 @@ class Consoles:
             raise
         console = OpenConsole(console_id, holder, stream, self._clock)
         self._held[console_id] = console
-        watching = asyncio.create_task(self._watch(console, lease))
+        watching = asyncio.create_task(self._watch(console, bmc.bmc_id, lease))
         self._watching.add(watching)
         watching.add_done_callback(self._watching.discard)
         return console
@@ -256,14 +257,17 @@ class Consoles:
             return "somebody has this console open"
         return f"{mine.holder.by} has this console open, for {mine.open_s:.0f} s"
 
-    async def _watch(self, console: OpenConsole, lease: str) -> None:
+    async def _watch(self, console: OpenConsole, bmc_id: str, lease: str) -> None:
         """Until it is closed at the BMC; then it is free for somebody else."""
+        end = partial(console.end, "the BMC's password is being changed")
+        self._lines.beside(bmc_id, end)
         pumping = asyncio.get_running_loop().run_in_executor(self._threads, console.pump)
         try:
             while not (await asyncio.wait({pumping}, timeout=self._look_every_s))[0]:
                 console.end(await self._why_end(console, lease))
             pumping.result()
         finally:
+            self._lines.no_more_beside(bmc_id, end)
             del self._held[console.console_id]
             self._places += 1
             await self._store.write(leases.give_back, lease, console.console_id)

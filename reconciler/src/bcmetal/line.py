@@ -87,6 +87,7 @@ class Lines:
         self._lanes = Lanes(self.threads, self.slow_threads)
         self._open: dict[tuple[str, str | None], _Open] = {}
         self._locks: dict[str, asyncio.Lock] = {}
+        self._beside: dict[str, list[Callable[[], None]]] = {}
 
     def to(self, work: Work, pool: Pool, operation_id: str) -> BoundLine:
         """The line to the BMC of this node."""
@@ -119,6 +120,19 @@ class Lines:
         """Every driver of this BMC, whichever of its systems it is for."""
         for key in [key for key in self._open if key[0] == bmc_id]:
             await self.forget(*key)
+
+    def beside(self, bmc_id: str, end: Callable[[], None]) -> None:
+        """Something goes on at this BMC in a session of its own: `end` is called before the BMC's password is changed."""
+        self._beside.setdefault(bmc_id, []).append(end)
+
+    def no_more_beside(self, bmc_id: str, end: Callable[[], None]) -> None:
+        left = [one for one in self._beside.pop(bmc_id, []) if one != end]
+        if left:
+            self._beside[bmc_id] = left
+
+    def end_beside(self, bmc_id: str) -> None:
+        for end in self._beside.get(bmc_id, ()):
+            end()
 
     def others(self, bmc_id: str, but: _Open) -> list[tuple[tuple[str, str | None], _Open]]:
         """The open drivers of this BMC, one left out."""
@@ -275,6 +289,7 @@ class BoundLine:
     async def change_password(self, start: Start, new: Credential, slot: str | None) -> None:
         entry, bmc = self._entry(), self._row
         accounts = need(entry.driver, Accounts)
+        self._lines.end_beside(bmc.bmc_id)
         entry.callers += 1
         try:
             async with self._lines.lock(bmc.bmc_id):

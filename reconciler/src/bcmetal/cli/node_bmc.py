@@ -68,6 +68,9 @@ def _show_sensors(answer: Mapping[str, Any]) -> None:
         (one["name"], one["kind"], _value(one), one["health"], _limits(one["thresholds"])) for one in answer["sensors"]
     )
     print_table(table_of(("sensor", "kind", "value", "health", "limits"), rows))
+    unread = sum(bool(one.get("unread")) for one in answer["sensors"])
+    if unread:
+        click.echo(f"{unread} of {len(answer['sensors'])} were not read: the BMC has so many, or leaves them to others")
     if answer["powerDrawW"] is not None:
         click.echo(f"draws {answer['powerDrawW']:g} W")
 

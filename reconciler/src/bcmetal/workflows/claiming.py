@@ -58,7 +58,18 @@ async def find_the_label(m: Machine) -> Outcome:
     if not await m.doors.store.write(meta.hold, f"label:{credential.name}:{found[0].key}", bmc.bmc_id):
         return Failed("label-not-found", f"line {found[0].line} of the list was spent on another BMC")
     m.note(*m.line.sealed_as("current", Credential(found[0].username, found[0].password)))
+    m.remember(label_line=found[0].line, label_serial=found[0].serial)
     return Done()
+
+
+def compare_the_label(m: Machine) -> None:
+    """What found the line is nobody's proof; now the machine has said its serials. Makers print that of the machine or of its board."""
+    serial, line = m.memo.get("label_serial"), m.memo.get("label_line")
+    known = {one.value_norm: one.raw for one in m.node.identifiers if one.kind in ("serial", "sku") and one.usable}
+    if serial and known and serial not in known:
+        said = ", ".join(known.values())
+        why = f"line {line} of the list of labels, whose password its BMC took, is of serial {serial}; the machine says {said}"
+        m.condition("identity", "warning", "label-of-another", why)
 
 
 def _found(credential: NamedCredential, hints: Sequence[str]) -> Sequence[Label]:
@@ -88,6 +99,7 @@ async def renew_an_expired_one(m: Machine) -> Outcome:
 
 async def claim_the_bmc(m: Machine) -> Outcome:
     """Make our account, prove it, switch the label's off."""
+    compare_the_label(m)
     listed = _listed(m)
     if listed is None or not _ours(m) or m.pool.mode is PoolMode.OBSERVE:
         return Done()
