@@ -121,6 +121,26 @@ def test_what_is_no_part_of_the_machine_is_not_told() -> None:
     assert found.adapters == ()
 
 
+@pytest.mark.parametrize(
+    ("name", "function", "is_gpu"),
+    [
+        ("NVIDIA T4 PCIe 16GB", {"VendorId": "0x10de"}, True),
+        ("Accelerator", {"ClassCode": "0x120000", "VendorId": "0x1002"}, True),
+        ("Video", {"ClassCode": "0x030000", "VendorId": "0x1a03"}, False),
+        ("VIC 1477 MLOM", {"VendorId": "0x1137"}, False),
+        ("NVIDIA NVLink Switch", {"VendorId": "0x10de"}, False),
+        ("Root port", {"ClassCode": "0x060400", "VendorId": "0x10de"}, False),
+    ],
+)
+def test_a_gpu_is_told_by_its_pci_class_else_by_its_vendor(name: str, function: dict[str, Any], is_gpu: bool) -> None:
+    docs = trees.bare()
+    trees.set_parts(docs, CHASSIS, PCIeDevices={"3": {"Name": name}})
+    device = f"{CHASSIS}/PCIeDevices/3"
+    docs[device]["PCIeFunctions"] = collection(docs, f"{device}/PCIeFunctions", {"0": function}, "PCIeFunction")
+    with bmc_of(docs) as bmc:
+        assert len(bmc.inventory().gpus) == is_gpu
+
+
 def test_a_capacity_of_a_few_mib_was_counted_in_mib() -> None:
     docs = trees.everything()
     docs[f"{SYSTEM}/Storage/RAID/Drives/D0"]["CapacityBytes"] = 3815447
@@ -236,3 +256,21 @@ def test_pages_that_repeat_since_the_query_is_not_heeded_are_read_once() -> None
         }
     with bmc_of(docs) as bmc:
         assert [entry.ref for entry in bmc.event_log()] == ["1", "2"]
+
+
+def test_of_several_logs_called_a_sel_the_one_that_is_one_by_name_is_taken() -> None:
+    docs = trees.bare()
+    for holder, name, told in (
+        (SYSTEM, "BIOS", "System BIOS Log"),
+        (MANAGER, "SEL", "IPMI SEL"),
+        (CHASSIS, "Logs", "Logs"),
+    ):
+        where = f"{holder}/LogServices"
+        entry = {"@odata.id": f"{where}/{name}/Entries/1", "Id": "1", "Message": name}
+        service = {"Name": told, "LogEntryType": "SEL", "Entries": link(f"{where}/{name}/Entries")}
+        docs[f"{where}/{name}/Entries"] = {"Members": [entry]}
+        docs[holder]["LogServices"] = collection(docs, where, {name: service})
+    for known in ("SEL", "Logs"):
+        with bmc_of(docs) as bmc:
+            assert [entry.message for entry in bmc.event_log()] == [known]
+        docs[MANAGER].pop("LogServices", None)

@@ -33,7 +33,7 @@ MEANT: Final = tuple(
     for pattern in (r"\bsel\b|system ?event ?log", r"\biml\b|integrated management|platform ?log|health event", r"event|\blog1?\b")
 )  # fmt: skip
 NOT_MEANT: Final = re.compile(
-    r"audit|security|\bsl\b|diagnos|dump|journal|postcode|host ?logger|crash|fault ?log|maintenance|life ?cycle|\blclog\b|\biel\b|\bsalog\b",
+    r"audit|security|debug|\bbios\b|\bxid\b|\bfdr\b|post ?codes?|\bsl\b|diagnos|dump|journal|host ?logger|crash|fault ?log|maintenance|life ?cycle|\blclog\b|\biel\b|\bsalog\b",
     re.IGNORECASE,
 )
 
@@ -108,11 +108,12 @@ def _services(tree: Tree) -> Iterator[tuple[str, Doc]]:
 
 def _rank(service: Doc) -> int:
     said = f"{text(service, 'Id')} {text(service, 'Name')}"
-    if text(service, "LogEntryType") == "SEL":
+    is_sel = text(service, "LogEntryType") == "SEL"  # AMI says so of the logs of its BIOS and its chassis too
+    if is_sel and MEANT[0].search(said):
         return 0
     if NOT_MEANT.search(said):
         return 10
-    return next((n for n, pattern in enumerate(MEANT, 1) if pattern.search(said)), len(MEANT) + 1)
+    return next((n for n, pattern in enumerate(MEANT, 2) if pattern.search(said)), 1 if is_sel else len(MEANT) + 2)
 
 
 # ---------------------------------------------------------------- its newest entries

@@ -14,6 +14,8 @@ GPU_TYPES: Final = ("gpu", "accelerator")
 CPU_TYPES: Final = ("cpu", "")
 SUMMED: Final = 64  # CPUs that a summary may count
 GPU_CLASSES: Final = ("displaycontroller", "processingaccelerators", "coprocessor")
+CLASS_CODES: Final = (0x0300, 0x0302, 0x0B40, 0x1200)  # VGA, 3D controller, co-processor, processing accelerator
+VENDORS: Final = (0x10DE,)  # NVIDIA, whose other devices have the words of a network or of a switch
 CONSOLES: Final = (0x1A03, 0x102B)  # PCI vendors of the graphics of BMCs: ASPEED, Matrox
 CONSOLE_WORDS: Final = ("embedded", "integrated", "onboard", "aspeed", "matrox", "vga")
 OTHER_WORDS: Final = (
@@ -157,16 +159,24 @@ def _shows_pictures_or_computes(look: Look, device: Doc) -> bool:
         else (doc for _, doc in look.reading.documents(link(device, "PCIeFunctions")))
     )
     for function in functions:
-        if (said(function, "DeviceClass") or "").lower() in GPU_CLASSES:
-            return _vendor(function) not in CONSOLES
+        if _is_of_a_gpu(function):
+            return _hex(function, "VendorId") not in CONSOLES
     return False
+
+
+def _is_of_a_gpu(function: Any) -> bool:
+    """By its class, in words or as PCI's number; one that tells neither by its vendor (Cisco CIMC 4.2)."""
+    told = said(function, "DeviceClass"), said(function, "ClassCode")
+    if told == (None, None):
+        return _hex(function, "VendorId") in VENDORS
+    return (told[0] or "").lower() in GPU_CLASSES or _hex(function, "ClassCode") >> 8 in CLASS_CODES
 
 
 _LETTERS: Final = re.compile(r"[^a-z]+")
 
 
-def _vendor(function: Any) -> int:
+def _hex(function: Any, name: str) -> int:
     try:
-        return int(text(function, "VendorId") or "0", 16)
+        return int(text(function, name) or "0", 16)
     except ValueError:
         return 0
