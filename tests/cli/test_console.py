@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import pty
 import re
@@ -139,7 +140,16 @@ def test_a_person_types_into_the_machine_and_leaves_and_all_of_it_is_told(
 
     with site.client() as client:  # who hangs up without a word has left too
         with client.answering("metal", "openConsole", where) as answering:
-            assert re.fullmatch("cs_.{26}", next(iter(answering))["consoleId"])
+            console_id = next(iter(answering))["consoleId"]
+            assert re.fullmatch("cs_.{26}", console_id)
+            here = {**where, "consoleId": console_id}
+            for typed, offset in (("abc", 0), ("abc", 0), ("bcde", 1)):  # answers that were lost
+                data = base64.b64encode(typed.encode()).decode()
+                client.call("metal", "typeConsole", {**here, "data": data, "offset": offset})
+            typed_at(serial, b"abcde")
+            with pytest.raises(ApiError, match="never came"):
+                client.call("metal", "typeConsole", {**here, "data": data, "offset": 99})
+        assert serial.typed.endswith(b"ls\rabcde")
         until = time.monotonic() + WITHIN_S
         while len(accesses(site, by_ipmi)) < 4 or serial.in_use:
             assert time.monotonic() < until

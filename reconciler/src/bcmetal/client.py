@@ -244,7 +244,7 @@ class Client:
     def call(self, group: str, method: str, body: Mapping[str, Any]) -> Json:
         """One method. Waits as `Retry-After` says while the daemon is too busy, within bounds.
 
-        A connection that was lost is dialled once more: for reads, and for what carries an idempotency key.
+        A connection that was lost is dialled once more: for reads, and for what carries an idempotency key or an offset.
         """
         deadline = time.monotonic() + PATIENCE_S
         while True:
@@ -258,7 +258,7 @@ class Client:
 
     def _once(self, group: str, method: str, body: Mapping[str, Any]) -> Json:
         path = f"/api/compute/{group}/{method}"
-        may_repeat = "idempotencyKey" in body or method in _READS
+        may_repeat = "idempotencyKey" in body or "offset" in body or method in _AGAIN
         reused = self._connection.sock is not None
         try:
             return self._exchange("POST", path, body)
@@ -353,7 +353,9 @@ def _connection_to(profile: Profile) -> _PinnedConnection:
         raise ProfileFault(f"{profile.ca_file}: {e}") from e
 
 
-_READS: Final = frozenset({"list", "get", "inventory", "timeline", "plan", "export"})
+_AGAIN: Final = frozenset(
+    {"list", "get", "inventory", "timeline", "plan", "export", "closeConsole"}
+)  # twice is as once
 
 
 def _api_error(status: int, doc: object, retry_after: str | None) -> ApiError:

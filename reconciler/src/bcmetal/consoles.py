@@ -78,7 +78,8 @@ class OpenConsole:
         self._began_s = self._typed_at_s = self._asked_at_s = clock.monotonic_s()
         self._lock = threading.Lock()
         self._typed = bytearray()
-        self._breaks = 0
+        self._taken = 0
+        self._break = False
         self._heard = bytearray()
         self._lost = self._untaken = 0
         self._over = False
@@ -104,14 +105,25 @@ class OpenConsole:
             return None
         return piece
 
-    def type(self, data: bytes, breaks: int = 0) -> bool:
-        """False when so much waits for the BMC already that this was not taken."""
+    def type(self, data: bytes, send_break: bool = False, offset: int | None = None) -> bool:
+        """False when so much waits for the BMC already that this was not taken.
+
+        `offset`: how much was taken before this, a break counting as one byte; what was taken already is left out. Raises ValueError
+        where something before it is missing.
+        """
         self._typed_at_s = self._clock.monotonic_s()
         with self._lock:
-            if len(self._typed) + len(data) > TYPED_LIMIT:
+            again = 0 if offset is None else self._taken - offset
+            if again < 0:
+                raise ValueError(f"{-again} typed bytes before these never came")
+            new = data[max(0, again - send_break) :]
+            if len(self._typed) + len(new) > TYPED_LIMIT:
                 return False
-            self._typed += data
-            self._breaks = min(1, self._breaks + breaks)
+            self._typed += new
+            if send_break and not again:
+                self._break = True
+                self._taken += 1
+            self._taken += len(new)
             return True
 
     def end(self, why: str) -> None:
@@ -151,9 +163,9 @@ class OpenConsole:
 
     def _pass_on(self) -> None:
         with self._lock:
-            typed, breaks = bytes(self._typed), self._breaks
+            typed, send_break, self._break = bytes(self._typed), self._break, False
         try:
-            if breaks:
+            if send_break:
                 self._stream.send_break()
             if typed:
                 self._stream.write(typed)
@@ -163,7 +175,6 @@ class OpenConsole:
             self._tell()
         with self._lock:  # not before: what is on its way still counts as waiting
             del self._typed[: len(typed)]
-            self._breaks -= breaks
             self.typed_bytes += len(typed)
 
     def _hear(self, data: bytes) -> None:

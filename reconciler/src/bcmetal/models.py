@@ -326,11 +326,13 @@ class OpenConsole(OfNode, Change):
 
 
 class TypeConsole(OfNode):
-    """`data`: what is typed, in base64, at most 4096 bytes of it. `sendBreak`: the serial line's break, before it."""
+    """`data`: what is typed, in base64, at most 4096 bytes of it. `sendBreak`: the serial line's break, before it. `offset`: how many bytes were
+    typed before, a break counting as one: with it, a call that is repeated types nothing twice."""
 
     console_id: ConsoleId
     data: Annotated[str, StringConstraints(max_length=5464)] = ""
     send_break: bool = False
+    offset: int | None = Field(None, ge=0, le=SAFE_INTEGER)
 
 
 class CloseConsole(OfNode):

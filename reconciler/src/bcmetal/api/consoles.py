@@ -80,13 +80,20 @@ async def type_console(call: Call[models.TypeConsole]) -> Json:
         raise InvalidInput([Fault("data", "is no base64")]) from None
     loop = asyncio.get_running_loop()
     until = loop.time() + ROOM_S
-    while not console.type(data, int(call.input.send_break)):
+    while not _taken(console, data, call.input):
         if console.why:
             raise NotFound
         if loop.time() > until:
             raise RateLimited("the BMC does not take so much so fast", retryAfterS=1)
         await asyncio.sleep(LOOK_S)
     return {"consoleId": console.console_id, "typed": len(data)}
+
+
+def _taken(console: OpenConsole, data: bytes, asked: models.TypeConsole) -> bool:
+    try:
+        return console.type(data, asked.send_break, asked.offset)
+    except ValueError as error:
+        raise InvalidInput([Fault("offset", str(error))]) from None
 
 
 @method("metal", models.CloseConsole, ConsoleTyped, Action.RESCUE)

@@ -111,6 +111,7 @@ class _Keys:
 
     def __init__(self, client: Client, where: Json, fd: int, answering: Answering) -> None:
         self.left = False
+        self._sent = 0  # bytes, and breaks
         self._client = client
         self._where = where
         self._fd = fd
@@ -139,7 +140,10 @@ class _Keys:
         while not self._over.is_set():
             if not select.select([self._fd], [], [], LOOK_S)[0]:
                 continue
-            data = os.read(self._fd, AT_ONCE)
+            try:
+                data = os.read(self._fd, AT_ONCE)
+            except OSError:
+                data = b""
             if not data:  # the terminal is gone
                 self._end()
                 return
@@ -151,9 +155,13 @@ class _Keys:
                     sys.stderr.write(HELP)
                     sys.stderr.flush()
                 elif part is Command.BREAK:
-                    self._call("typeConsole", {"sendBreak": True})
+                    self._send({"sendBreak": True}, 1)
                 elif isinstance(part, bytes):
-                    self._call("typeConsole", {"data": base64.b64encode(part).decode()})
+                    self._send({"data": base64.b64encode(part).decode()}, len(part))
+
+    def _send(self, what: Mapping[str, Any], size: int) -> None:
+        self._call("typeConsole", {**what, "offset": self._sent})
+        self._sent += size
 
     def _end(self) -> None:
         self.left = True
