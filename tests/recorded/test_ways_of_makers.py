@@ -11,8 +11,9 @@ import pytest
 from bcmetal_drivers.connection import Limits
 from bcmetal_drivers.emulated.recorded_front import RecordedService
 from bcmetal_drivers.emulated.recorded_line import driving
-from bcmetal_drivers.errors import AmbiguousSystem, ServerFault
+from bcmetal_drivers.errors import AmbiguousSystem, ServerFault, Unsupported
 from bcmetal_drivers.redfish import RedfishBmc
+from bcmetal_drivers.resources import BootDevice, KeyReset
 from recorded import trees
 from recorded.trees import CHASSIS, GIB, MANAGER, ROOT, SYSTEM, Docs, a_cpu, a_gpu, collection, link, tree_of
 
@@ -274,3 +275,47 @@ def test_of_several_logs_called_a_sel_the_one_that_is_one_by_name_is_taken() -> 
         with bmc_of(docs) as bmc:
             assert [entry.message for entry in bmc.event_log()] == [known]
         docs[MANAGER].pop("LogServices", None)
+
+
+# ---------------------------------------------------------------- boot, keys
+
+
+def test_an_override_that_waits_in_the_settings_is_the_one_and_both_are_cleared() -> None:
+    docs = trees.bare()
+    docs[SYSTEM]["@Redfish.Settings"] = {"SettingsObject": link(f"{SYSTEM}/Settings")}
+    lasting = {"BootSourceOverrideEnabled": "Continuous", "BootSourceOverrideTarget": "Hdd"}
+    docs[SYSTEM]["Boot"] |= lasting
+    docs[f"{SYSTEM}/Settings"] = {"Boot": lasting}
+    with bmc_of(docs) as bmc:
+        bmc.boot_once(BootDevice.CD)
+        assert (bmc.boot_override().device, bmc.boot_override().once) == (BootDevice.CD, True)
+        bmc.clear_boot_override()
+        assert bmc.boot_override().device is BootDevice.NONE
+
+
+def test_an_override_to_what_has_no_name_here_is_shown_and_can_be_cleared() -> None:
+    docs = trees.bare()
+    docs[SYSTEM]["Boot"] |= {"BootSourceOverrideEnabled": "Once", "BootSourceOverrideTarget": "UefiHttp"}
+    with bmc_of(docs) as bmc:
+        assert bmc.boot_override().device is BootDevice.OTHER
+        with pytest.raises(Unsupported):
+            bmc.boot_once(BootDevice.OTHER)
+        bmc.clear_boot_override()
+        assert bmc.boot_override().device is BootDevice.NONE
+
+
+def test_keys_are_not_reset_where_the_platform_key_has_none_to_go_back_to() -> None:
+    docs = trees.bare()
+    where = f"{SYSTEM}/SecureBoot/SecureBootDatabases"
+
+    def database(name: str, *kinds: str) -> dict[str, Any]:
+        target = f"{where}/{name}/Actions/SecureBootDatabase.ResetKeys"
+        offered = {"target": target, "ResetKeysType@Redfish.AllowableValues": list(kinds)}
+        return {"DatabaseId": name, "Actions": {"#SecureBootDatabase.ResetKeys": offered}}
+
+    kinds = {"dbt": ("DeleteAllKeys",), "db": ("ResetAllKeysToDefault",), "PK": ("DeleteAllKeys",)}
+    docs[f"{SYSTEM}/SecureBoot"] = {
+        "SecureBootDatabases": collection(docs, where, {name: database(name, *words) for name, words in kinds.items()})
+    }
+    with bmc_of(docs) as bmc, pytest.raises(Unsupported, match="does not offer"):
+        bmc.reset_secure_boot_keys(KeyReset.FACTORY)

@@ -77,15 +77,14 @@ def read_override(door: IpmiDoor) -> BootOverride:
     selector = data[3] >> 2 & 0x0F
     if data[1] & 0x80 or not data[2] & VALID or selector == 0:
         return BootOverride(BootDevice.NONE, once=True)
-    if selector not in DEVICES:
-        raise Unsupported(f"{door.address}: the boot override names device {selector}, which has no name here")
     mode = BootMode.UEFI if data[2] & EFI else BootMode.LEGACY
-    return BootOverride(DEVICES[selector], once=not data[2] & PERSISTENT, mode=mode)
+    return BootOverride(DEVICES.get(selector, BootDevice.OTHER), once=not data[2] & PERSISTENT, mode=mode)
 
 
 def _selectors(device: BootDevice, mode: BootMode, quirks: Quirks) -> Sequence[int]:
     own = (quirks.boot_selectors or {}).get((device, mode))
-    return SELECTORS[device] if own is None else (own, *SELECTORS[device])
+    usual = SELECTORS.get(device, ())
+    return usual if own is None else (own, *usual)
 
 
 def _write(door: IpmiDoor, flags: int, selector: int) -> bool:

@@ -40,24 +40,26 @@ def mode_of(system: Doc) -> BootMode | None:
     return MODES.get((text(system, "Boot", MODE) or "").lower())
 
 
-def override_of(doc: Doc, where: str) -> BootOverride:
+def override_of(doc: Doc) -> BootOverride:
     enabled, target = text(doc, "Boot", ENABLED) or "Disabled", text(doc, "Boot", TARGET) or "None"
     mode = mode_of(doc)
     if enabled == "Disabled" or target == "None":
         return BootOverride(BootDevice.NONE, once=enabled != "Continuous", mode=mode)
-    if target not in DEVICES:
-        raise Unsupported(f"{where}: the boot override names {target}, which has no name here")
-    return BootOverride(DEVICES[target], once=enabled == "Once", mode=mode)
+    return BootOverride(DEVICES.get(target, BootDevice.OTHER), once=enabled == "Once", mode=mode)
 
 
 def boot_override(tree: Tree) -> BootOverride:
-    """As the system shows it; where it shows none, what waits in its Settings resource."""
+    """What waits in the Settings resource, since that is for the next boot; where nothing does, what the system shows."""
     system = tree.system()
-    shown = override_of(system, str(tree.address))
+    pending = _settings(tree, system)
+    if pending is not None:
+        waits = override_of(pending[1])
+        if waits.device is not BootDevice.NONE:
+            return waits
+    shown = override_of(system)
     if shown.device is BootDevice.NONE:
-        pending = _settings(tree, system)
         if pending is not None:
-            return override_of(pending[1], str(tree.address))
+            return waits
         own = redfish_oem_boot.armed(tree)
         if own is not None:
             return BootOverride(own, once=True, mode=mode_of(system))
@@ -138,10 +140,14 @@ def clear(tree: Tree) -> None:
     redfish_oem_boot.disarm(tree)
     if boot_override(tree).device is BootDevice.NONE:
         return
-    system = tree.system()
-    path, _ = _settings(tree, system) or (tree.system_path(), system)
     off = {ENABLED: "Disabled"}
-    _write(tree, path, [off, {**off, TARGET: "None"}], lambda shown: shown.device is BootDevice.NONE)
+    pending = _settings(tree, tree.system())
+    for path in (
+        pending[0] if pending else None,
+        tree.system_path(),
+    ):  # either may hold one that the other does not show
+        if path is not None and _shown(tree, path).device is not BootDevice.NONE:
+            _write(tree, path, [off, {**off, TARGET: "None"}], lambda shown: shown.device is BootDevice.NONE)
 
 
 def set_boot_mode(tree: Tree, mode: BootMode) -> None:
@@ -191,7 +197,7 @@ def _write(tree: Tree, path: str, ladder: list[dict[str, str]], right: Any) -> N
 
 
 def _shown(tree: Tree, path: str) -> BootOverride:
-    return override_of(tree.get(path), str(tree.address))
+    return override_of(tree.get(path))
 
 
 def _settings(tree: Tree, system: Doc) -> tuple[str, dict[str, Any]] | None:
@@ -202,11 +208,11 @@ def _settings(tree: Tree, system: Doc) -> tuple[str, dict[str, Any]] | None:
 
 def _word(tree: Tree, device: BootDevice, *docs: Doc) -> str:
     allowed = next((found for doc in docs if isinstance(found := dig(doc, "Boot", ALLOWED), list)), None)
-    words = quirks_for(tree).virtual_cd if device is BootDevice.CD else WORDS[device]
-    if allowed is None:
+    words = quirks_for(tree).virtual_cd if device is BootDevice.CD else WORDS.get(device, ())
+    if allowed is None and words:
         return words[0]
     for word in words:
-        if word in allowed:
+        if word in (allowed or ()):
             return word
     raise Unsupported(f"{tree.address}: the BMC cannot boot once from {device.value}")
 

@@ -55,11 +55,17 @@ def reset_keys(tree: Tree, to: KeyReset) -> None:
         wanted, word = tuple(reversed(OPENING)), "ResetAllKeysToDefault"
     else:
         wanted, word = DELETES[to], "DeleteAllKeys"
-    chosen = [databases[name] for name in wanted if name in databases]
-    if "pk" not in databases:
+    chosen = {name: databases[name] for name in wanted if name in databases and _offers(tree, databases[name], word)}
+    if "pk" not in chosen:
         raise Unsupported(f"{tree.address}: the BMC does not offer to reset the keys of secure boot ({WORDS[to]})")
-    for database in chosen:
+    for database in chosen.values():
         _reset(tree, database, word)
+
+
+def _offers(tree: Tree, reset: Action, word: str) -> bool:
+    """Looked at before anything is done: some databases have nothing to go back to (BlueField 3: DeleteAllKeys only)."""
+    allowed = reset.allowed(tree, "ResetKeysType")
+    return allowed is None or word in allowed
 
 
 def _databases(tree: Tree, doc: Doc) -> dict[str, Action]:

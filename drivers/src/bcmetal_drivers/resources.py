@@ -35,6 +35,7 @@ class BootDevice(StrEnum):
     DISK = "disk"
     CD = "cd"  # the virtual CD, whatever this maker calls it
     BIOS_SETUP = "bios-setup"
+    OTHER = "other"  # shown only: something that has no name here (Usb, UefiHttp, Diags, …); it can be cleared
 
 
 class BootMode(StrEnum):
