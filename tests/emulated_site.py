@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import http.server
 import json
 import threading
@@ -53,11 +52,20 @@ from bcmetal.workflows.asked import asked_of
 from bcmetal.workflows.machine import Doors
 from bcmetal_drivers.emulated.rack import EmulatedBmc, Rack
 from bcmetal_drivers.emulated.recorded_front import RecordedBmc
+from emulated_site_config import (
+    ISO,
+    ISO_SHA256,
+    POOL,
+    RESCUE_ISO,
+    RESCUE_SHA256,
+    TEMPLATE,
+    TENANT,
+    with_agent,
+    with_places,
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")
-TENANT = "tenant-a"
-POOL = "pool-a"
 SETTLED_WITHIN_S = 60.0
 
 
@@ -108,80 +116,6 @@ def iso_server(body: bytes) -> Iterator[str]:
         server.shutdown()
         thread.join()
         server.server_close()
-
-
-ISO = b"\x00" * 32768 + b"\x01CD001\x01\x00" + b"bcmetal test image".ljust(4096, b".")
-ISO_SHA256 = hashlib.sha256(ISO).hexdigest()
-RESCUE_ISO = b"\x00" * 32768 + b"\x01CD001\x01\x00" + b"bcmetal rescue image".ljust(4096, b".")
-RESCUE_SHA256 = hashlib.sha256(RESCUE_ISO).hexdigest()
-
-_CONFIG = """
-[daemon]
-database = "{database}"
-api_listen = "127.0.0.1:0"
-media_listen = "127.0.0.1:0"
-vault_key = "file:{folder}/vault.key"
-image_folder = "{folder}/images"
-
-images_from = ["127.0.0.0/8"]
-<daemon>
-
-[sites.site-a]
-owner = "{tenant}"
-
-[networks.bmc]
-cidrs = ["127.0.0.0/8"]
-media_url = "{media_url}"
-tls = "verify"
-<network>
-
-[images.os]
-url = "{image_url}/os.iso"
-sha256 = "{iso}"
-format = "iso"
-
-[images.rescue]
-url = "{rescue_url}/rescue.iso"
-sha256 = "{rescue}"
-format = "iso"
-
-[profiles.commission.standard]
-boot_mode = "uefi"
-erase = {erase}
-<commission>
-
-[profiles.release.standard]
-erase = {erase}
-<release>
-
-[pools.{pool}]
-owner = "{tenant}"
-site = "site-a"
-agent = "<agent>"
-trust_bmc_erase = true
-rescue_iso = "rescue"
-commission = "standard"
-release = "standard"
-sign_of_life = "none"
-
-<more>
-"""
-RAMDISK = """
-ramdisk_folder = "{folder}"
-plain_boot_wait_s = 20
-"""
-AGENT_URL = "https://127.0.0.1:8445"
-_PLACES = {"agent": "none", "daemon": "", "network": "", "commission": "", "release": "", "more": ""}
-
-
-def with_places(text: str, places: Mapping[str, str]) -> str:
-    """The configuration with these tables and lines in its places."""
-    for place, what in {**_PLACES, **places}.items():
-        text = text.replace(f"<{place}>", what)
-    return text
-
-
-CONFIG = with_places(_CONFIG, {})
 
 
 Turn = Callable[[], Awaitable[None]]
@@ -460,10 +394,6 @@ async def media_listener(app: Any) -> AsyncIterator[str]:
         await task
 
 
-def _with_agent(ramdisk: Path) -> dict[str, str]:
-    return {"agent": "bcd", "daemon": RAMDISK.format(folder=ramdisk), "network": f'agent_url = "{AGENT_URL}"'}
-
-
 @contextlib.asynccontextmanager
 async def a_site(
     folder: Path,
@@ -505,9 +435,9 @@ async def a_site(
                 "rescue": RESCUE_SHA256,
                 "erase": erase,
             } | dict(extra or {})
-            given = {**({} if ramdisk is None else _with_agent(ramdisk)), **(places or {})}
+            given = {**({} if ramdisk is None else with_agent(ramdisk)), **(places or {})}
             config = folder / "bcmetal.toml"
-            config.write_text(with_places(_CONFIG.format(**values), given))
+            config.write_text(with_places(TEMPLATE.format(**values), given))
             settings = load(config)
             read.append(settings)
             shelf = Shelf(images, lambda: fetch_policy(settings))

@@ -33,7 +33,8 @@ from bcmetal_drivers.emulated import hardware
 from bcmetal_drivers.emulated.machine import Machine
 from bcmetal_drivers.emulated.rack import EmulatedBmc
 from crash.effects import Crashed
-from emulated_site import POOL, Site, a_site, iso_server
+from emulated_site import Site, a_site, iso_server
+from emulated_site_config import POOL
 from in_process import Answered
 from join import authority
 

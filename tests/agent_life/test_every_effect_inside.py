@@ -23,7 +23,7 @@ from bcmetal.store import nodes
 from bcmetal.workflows import workflow_of
 from bcmetal.workflows.asked import asked_of
 from crash.effects import Crashed, Effects, MortalStore
-from emulated_site import POOL
+from emulated_site_config import POOL
 
 pytestmark = pytest.mark.slow
 UNCOUNTED = {"agents._counted", "media.served", "netboot.served"}

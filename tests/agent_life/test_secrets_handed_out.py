@@ -24,7 +24,7 @@ from bcmetal.store import agent_tasks, agents, join_tokens, keys
 from bcmetal.workflows import workflow_of
 from bcmetal.workflows.asked import asked_of
 from bcmetal_agent.wire_tasks import Task
-from emulated_site import POOL, TENANT
+from emulated_site_config import POOL, TENANT
 from in_process import answer_of
 
 DEPLOY, RESCUE = LIFE[2], LIFE[3]

@@ -28,7 +28,7 @@ from bcmetal_drivers.emulated.ipmi import IpmiFront
 from bcmetal_drivers.emulated.ipmi_wire import ADMINISTRATOR
 from bcmetal_drivers.emulated.rack import EmulatedBmc
 from bcmetal_drivers.resources import BootDevice, BootMode, PowerState
-from emulated_site import POOL
+from emulated_site_config import POOL
 
 AS_USUAL: Final = Ipmi()
 LIMITS: Final = Limits(connect_s=2.0, read_s=1.0, total_s=20.0)

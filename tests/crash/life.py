@@ -10,7 +10,7 @@ from bcmetal.decisions import Params
 from bcmetal.states import State, Verb
 from bcmetal_drivers.emulated.rack import EmulatedBmc
 from bcmetal_drivers.resources import PowerState
-from emulated_site import ISO_SHA256, RESCUE_SHA256
+from emulated_site_config import ISO_SHA256, RESCUE_SHA256
 
 Judge = Callable[[EmulatedBmc, int], list[str]]
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from bcmetal.store import nodes
 from bcmetal.store.values import NewBmc, NewNode
 from bcmetal_drivers.emulated.rack import EmulatedBmc
-from emulated_site import POOL, TENANT, Site, a_site
+from emulated_site import Site, a_site
+from emulated_site_config import POOL, TENANT
 
 OURS = "bcmetal"
 

@@ -20,7 +20,7 @@ from bcmetal.client import Client, Profile
 from bcmetal.demo.images import Image, ImageServer
 from bcmetal.demo.site import POOL, TENANT, install
 from bcmetal_drivers.emulated.rack import EmulatedBmc, Rack
-from emulated_site import ISO, RESCUE_ISO
+from emulated_site_config import ISO, RESCUE_ISO
 
 READY: Final = re.compile(rb"bcmetald: ready, API (https://\S+)")
 START_S: Final = 30.0

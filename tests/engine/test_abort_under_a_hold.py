@@ -12,7 +12,8 @@ from bcmetal.store import claims, freezes, operations
 from bcmetal.store.values import NewOperation
 from bcmetal_drivers.resources import PowerState
 from crash.life import LIFE
-from emulated_site import POOL, OnASite, Site
+from emulated_site import OnASite, Site
+from emulated_site_config import POOL
 
 
 async def deployed_up_to(site: Site, step: str) -> tuple[str, str]:

@@ -14,7 +14,8 @@ from bcmetal.states import SideVerb, State, Verb
 from bcmetal.store import baselines, certificates, members, tables
 from bcmetal.store.certificates import CertificateRow
 from bcmetal.store.members import MemberRow
-from emulated_site import POOL, TENANT, OnASite, Site
+from emulated_site import OnASite, Site
+from emulated_site_config import POOL, TENANT
 
 OTHER_UUID = UUID("0c9b33a4-26bd-4c5b-9a1e-4f3f2fb8a001")
 

@@ -9,7 +9,8 @@ from bcmetal.states import SideVerb, State, Verb
 from bcmetal.workflows.observing import SKEW_MS, skew_ms
 from bcmetal_drivers.emulated.faults import Rule
 from crash.life import LIFE
-from emulated_site import ISO_SHA256, OnASite, Site
+from emulated_site import OnASite, Site
+from emulated_site_config import ISO_SHA256
 
 
 async def up_to(site: Site, state: State) -> str:

@@ -17,7 +17,8 @@ from bcmetal_drivers.emulated.faults import Rule
 from bcmetal_drivers.emulated.ipmi import IpmiFront
 from bcmetal_drivers.emulated.ipmi_sol import Serial
 from bcmetal_drivers.errors import Unsupported
-from emulated_site import POOL, OnASite, Site, SkippingClock
+from emulated_site import OnASite, Site, SkippingClock
+from emulated_site_config import POOL
 
 WITHIN_S = 10.0
 

@@ -6,7 +6,8 @@ from bcmetal.engine import LEASE_S, RENEW_S
 from bcmetal.line import CALL_MARGIN_S
 from bcmetal.store.claims import TAKEOVER_WAIT_S
 from bcmetal_drivers.connection import Limits
-from emulated_site import POOL, OnASite, Site
+from emulated_site import OnASite, Site
+from emulated_site_config import POOL
 
 
 def test_a_lease_that_was_just_renewed_lasts_any_call_of_a_driver() -> None:

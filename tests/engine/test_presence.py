@@ -16,7 +16,8 @@ from bcmetal.install.files import write_new
 from bcmetal.presence import Presence
 from bcmetal.states import State, Verb
 from bcmetal.vault import new_key
-from emulated_site import CONFIG, ISO_SHA256, POOL, RESCUE_SHA256, TENANT, OnASite, Site
+from emulated_site import OnASite, Site
+from emulated_site_config import CONFIG, ISO_SHA256, POOL, RESCUE_SHA256, TENANT
 
 
 class Configured:

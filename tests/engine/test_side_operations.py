@@ -10,7 +10,8 @@ from bcmetal.states import SideVerb, Verb
 from bcmetal.store import freezes, operations, views
 from bcmetal_drivers.emulated.faults import Rule
 from bcmetal_drivers.resources import PowerState
-from emulated_site import POOL, OnASite, Site
+from emulated_site import OnASite, Site
+from emulated_site_config import POOL
 
 
 async def shown(site: Site, node_id: str) -> list[dict[str, Any]]:

@@ -14,7 +14,8 @@ from bcmetal.states import WORKFLOWS, SideVerb, State, Verb
 from bcmetal.store import claims, freezes
 from bcmetal.store.values import Claim
 from bcmetal.workflows.machine import HeldBack, Machine
-from emulated_site import POOL, OnASite, Site
+from emulated_site import OnASite, Site
+from emulated_site_config import POOL
 
 LEASE_S = 60.0
 
