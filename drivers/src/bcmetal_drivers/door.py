@@ -1,4 +1,4 @@
-"""The door to one Redfish BMC: every request goes through here, sushy's too (it takes the place of sushy's connector).
+"""The door to one Redfish BMC: every request goes through here.
 
 1. The origin is pinned: a link or a redirect to another host is refused, and no token goes there.
 2. GETs may be sent once more when a kept-alive line was dropped. A write never is: its lost answer is MaybeSent. The one exception is a
@@ -7,8 +7,8 @@
    the BMC says, where that is a few seconds; a longer time, and a write's, is the caller's to wait for.
 4. In observe mode no write passes, login and logout excepted.
 
-Inside, answers of 400 and above are raised as sushy's HTTPError family, because sushy's ladders catch those; `call` turns them, and
-whatever a hostile body made a library stumble over, into our errors.
+Inside, answers of 400 and above are raised as sushy's HTTPError family, so that what is tried in turn can tell them apart by their status;
+`call` turns them, and whatever a hostile body made a library stumble over, into our errors.
 """
 
 from __future__ import annotations
@@ -103,7 +103,6 @@ class Door:
         self._streams: WeakSet[OpenStream] = WeakSet()
         self._lock = threading.RLock()
         self._asked = self.origin
-        self.last: Answer | None = None  # what the last successful write was answered: sushy throws it away
 
     @property
     def rejected(self) -> bool:
@@ -178,37 +177,22 @@ class Door:
         if self._session is not None:
             self._session.use(credential)
 
-    # ------------------------------------------------------------ sushy's connector
+    # ------------------------------------------------------------ the verbs of HTTP
 
-    def get(self, path: str = "", data: object = None, headers: Mapping[str, str] | None = None, **_: object) -> Answer:
+    def get(self, path: str, data: object = None, headers: Mapping[str, str] | None = None) -> Answer:
         return self._checked("GET", path, data, headers)
 
-    def post(
-        self, path: str = "", data: object = None, headers: Mapping[str, str] | None = None, **_: object
-    ) -> Answer:
+    def post(self, path: str, data: object = None, headers: Mapping[str, str] | None = None) -> Answer:
         """`data` is sent as JSON, an Upload as it is. Without data `{}` is sent: a bare POST is answered 415 or 400 by several makers."""
         return self._checked("POST", path, {} if data is None else data, headers)
 
-    def put(self, path: str = "", data: object = None, headers: Mapping[str, str] | None = None, **_: object) -> Answer:
-        return self._checked("PUT", path, data, headers)
-
     def patch(
-        self,
-        path: str = "",
-        data: object = None,
-        headers: Mapping[str, str] | None = None,
-        etag: str | None = None,
-        **_: object,
+        self, path: str, data: object = None, headers: Mapping[str, str] | None = None, etag: str | None = None
     ) -> Answer:
         return self._checked("PATCH", path, data, {**(headers or {}), **({"If-Match": etag} if etag else {})})
 
-    def delete(
-        self, path: str = "", data: object = None, headers: Mapping[str, str] | None = None, **_: object
-    ) -> Answer:
+    def delete(self, path: str, data: object = None, headers: Mapping[str, str] | None = None) -> Answer:
         return self._checked("DELETE", path, data, headers)
-
-    def set_auth(self, auth: object) -> None:
-        """The door logs in by itself."""
 
     # ------------------------------------------------------------ requests
 
@@ -297,8 +281,6 @@ class Door:
             )
         if method != "GET" and says_failure(answer):
             raise Refused(f"{answer.url}: {answer.status_code} with an error in it: {words(answer)}")
-        if method != "GET":
-            self.last = answer
         return answer
 
     def _patiently(self, method: str, path: str, data: object, headers: Mapping[str, str]) -> Answer:

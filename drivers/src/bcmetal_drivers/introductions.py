@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from bcmetal_drivers.connection import BmcAddress, Limits, Trust
 from bcmetal_drivers.door import Door
+from bcmetal_drivers.redfish_document import printable
 from bcmetal_drivers.schemes import REDFISH, family_of
 from bcmetal_drivers.session import ROOT
 
@@ -33,7 +34,7 @@ def introduces_itself(address: BmcAddress, trust: Trust, limits: Limits) -> tupl
 
 def _texts(value: Any, depth: int = 0) -> Iterator[str]:
     if isinstance(value, str):
-        yield "".join(c if c.isprintable() else " " for c in value[:TEXT_LIMIT])
+        yield printable(value[:TEXT_LIMIT])
     elif depth < DEPTH and isinstance(value, dict | list):
         for one in value.values() if isinstance(value, dict) else value:
             yield from _texts(one, depth + 1)

@@ -68,9 +68,8 @@ FIELDS: Final[Mapping[str, Check]] = {
     "etag": _one_of("none", "any", "strong"),  # no If-Match; `*`; a weak ETag without its W/
     "expand": _one_of(False),  # collections do not come with their members, whatever the root says
     "media": _map(_word, _scalar),  # what an insert must carry beside the image
-    "systems": _map(
-        _path, _word
-    ),  # path: UUID, which is who they are and no behaviour: another firmware does not end it
+    # path: UUID, which is who they are and no behaviour: another firmware does not end it
+    "systems": _map(_path, _word),
     "settings": _map(_path, _path),  # resource: where its changes are written
     "resets": _map(_word, _word),  # power action: the reset type that worked
     "ipmiSuite": _one_of(17, 3),

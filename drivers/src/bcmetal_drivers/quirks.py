@@ -49,13 +49,10 @@ class Quirks:
     # boot
     virtual_cd: tuple[str, ...] = ("Cd", "UsbCd")  # what the virtual CD is called in a boot override, likeliest first
     all_boot_keys: bool = False  # fewer keys than target, enabled and mode reset the others, with a 200
-    boot_by_setting: Mapping[BootDevice, tuple[OemSetting, ...]] | None = (
-        None  # devices that the standard override does not reach
-    )
-
-    boot_selectors: Mapping[tuple[BootDevice, BootMode], int] | None = (
-        None  # IPMI: of the boot flags, tried before the standard's
-    )
+    # devices that the standard override does not reach
+    boot_by_setting: Mapping[BootDevice, tuple[OemSetting, ...]] | None = None
+    # IPMI: of the boot flags, tried before the standard's
+    boot_selectors: Mapping[tuple[BootDevice, BootMode], int] | None = None
 
     # accounts
     password: PasswordRules = PasswordRules()
@@ -175,6 +172,7 @@ def quirks_of(maker: str | None, model: str | None = None, firmware: str | None 
 
 
 def merged(table: tuple[Row, ...], maker: str | None, model: str | None = None, firmware: str | None = None) -> Quirks:
+    """The same by another table."""
     found = Quirks()
     for row in table:
         if row.fits(maker or "", model or "", firmware or ""):

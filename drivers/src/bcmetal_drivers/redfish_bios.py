@@ -16,6 +16,7 @@ from bcmetal_drivers.door import tolerated
 from bcmetal_drivers.errors import Busy, Malformed, MaybeSent, NotAsAsked, Refused, Unsupported
 from bcmetal_drivers.redfish_actions import action
 from bcmetal_drivers.redfish_document import Doc, dig, link, text
+from bcmetal_drivers.redfish_settings import BELOW
 from bcmetal_drivers.redfish_tasks import until
 from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.refusals import all_words, refusal
@@ -26,7 +27,6 @@ ATTRIBUTES_LIMIT: Final = 5000
 REASON_LIMIT: Final = 200
 NAMES_SHOWN: Final = 10
 APPLY_TIME: Final = "@Redfish.SettingsApplyTime"
-SETTINGS_ELSEWHERE: Final = ("Settings", "SD", "Pending")  # of a Bios resource that does not name its Settings resource
 NO_REASON: Final = re.compile(r"(?:Success|Created|NoOperation|ResetRequired|Completed?|Applied)$")
 RELATED: Final = re.compile(r"/?Attributes/(.+)$")
 
@@ -148,7 +148,7 @@ def _settings(tree: Tree, doc: Doc) -> Settings:
         return named, tree.find(named)
     known = tree.learned.get("bios-settings")
     own = (text(doc, "@odata.id", limit=1024) or link(tree.system(), "Bios") or "").rstrip("/")
-    for path in (known,) if known else [f"{own}/{name}" for name in SETTINGS_ELSEWHERE]:
+    for path in (known,) if known else [f"{own}/{name}" for name in BELOW]:
         found = tree.find(path)
         if found is not None:
             tree.learned["bios-settings"] = path

@@ -6,7 +6,7 @@ some makers refuse more; then all three, since others reset what is not named.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import sushy.exceptions
@@ -142,10 +142,8 @@ def clear(tree: Tree) -> None:
         return
     off = {ENABLED: "Disabled"}
     pending = _settings(tree, tree.system())
-    for path in (
-        pending[0] if pending else None,
-        tree.system_path(),
-    ):  # either may hold one that the other does not show
+    # Either may hold one that the other does not show.
+    for path in (pending[0] if pending else None, tree.system_path()):
         if path is not None and _shown(tree, path).device is not BootDevice.NONE:
             _write(tree, path, [off, {**off, TARGET: "None"}], lambda shown: shown.device is BootDevice.NONE)
 
@@ -165,7 +163,7 @@ def set_boot_mode(tree: Tree, mode: BootMode) -> None:
             raise
 
 
-def _write(tree: Tree, path: str, ladder: list[dict[str, str]], right: Any) -> None:
+def _write(tree: Tree, path: str, ladder: list[dict[str, str]], right: Callable[[BootOverride], bool]) -> None:
     """Down the ladder until the BMC shows what was asked. Raises NotAsAsked, or what the BMC refused last."""
     refused: Exception | None = None
     for keys in dict.fromkeys(tuple(sorted(keys.items())) for keys in ladder):

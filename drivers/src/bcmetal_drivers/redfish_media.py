@@ -6,7 +6,7 @@ Always eject, look, insert, look: a slot that shows the same URL again may have 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -139,7 +139,7 @@ def insert(tree: Tree, url: str) -> Slot:
     raise refused or Unsupported(f"{tree.address}: no slot takes a medium")
 
 
-def _settled(tree: Tree, path: str, right: Any) -> Drive:
+def _settled(tree: Tree, path: str, right: Callable[[Drive], bool]) -> Drive:
     """The slot as it is, or as it is after a while."""
     end = time.monotonic() + SETTLES_S
     pause = 0.05

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import sushy
 import sushy.exceptions
 
 from bcmetal_drivers.connection import BmcAddress
@@ -36,19 +35,6 @@ from bcmetal_drivers.wire import Answer
 PROCESSORS: Final = 64  # of a system that may be a baseboard
 ACCELERATORS: Final = {"gpu", "accelerator", "fpga", "dsp"}
 SYSTEMS: Final = 32  # how many are looked at to find the one that is a host
-
-
-class _DoorLogsIn:
-    """sushy wants an authentication; the door does its own."""
-
-    def set_context(self, root: object, connector: object) -> None:
-        pass
-
-    def authenticate(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
 
 
 @dataclass(slots=True)
@@ -246,15 +232,6 @@ class Tree:
         self.learned["system"] = path
         self._pin(path, uuid)
         return doc
-
-    def sushy_system(self) -> Any:
-        """A fresh sushy System over our door: a forced refresh of an old one would read all that it touched before."""
-        root = self.learned.get("sushy")
-        if root is None:
-            self.root()
-            root = sushy.Sushy(self.door.origin, auth=_DoorLogsIn(), connector=self.door)
-            self.learned["sushy"] = root
-        return root.get_system(self.system_path())
 
     def manager_paths(self) -> tuple[str, ...]:
         """The managers of this system; all of them where the system names none."""

@@ -15,7 +15,7 @@ import sushy.exceptions
 from bcmetal_drivers.door import tolerated
 from bcmetal_drivers.errors import DriverError, MaybeSent, NotAsAsked, Refused, Unsupported
 from bcmetal_drivers.redfish_actions import apply_times
-from bcmetal_drivers.redfish_document import Doc, dig, link, links, number, text
+from bcmetal_drivers.redfish_document import Doc, dig, key, link, links, number, text
 from bcmetal_drivers.redfish_power import health_of
 from bcmetal_drivers.redfish_tasks import started
 from bcmetal_drivers.redfish_tree import Tree
@@ -127,12 +127,12 @@ def _all(tree: Tree) -> Iterator[_Storage]:
 
 
 def _volumes_of(tree: Tree, storage: _Storage) -> Iterator[Volume]:
-    serials = {path.rstrip("/").lower(): serial for serial, path in storage.drives.items()}
+    serials = {key(path): serial for serial, path in storage.drives.items()}
     for path, doc in tree.documents(storage.volumes):
         if text(doc, "VolumeType") == RAW:
             continue
         capacity = number(doc, "CapacityBytes")
-        made_of = (serials.get(drive.rstrip("/").lower()) for drive in links(doc, "Links", "Drives"))
+        made_of = (serials.get(key(drive)) for drive in links(doc, "Links", "Drives"))
         yield Volume(
             ref=path,
             name=text(doc, "DisplayName") or text(doc, "Name") or path.rpartition("/")[2],
@@ -221,8 +221,8 @@ def _bodies(tree: Tree, holder: Doc, storage: _Storage, wanted: VolumeWanted) ->
 
 def _name_key(capabilities: Doc) -> str:
     """iLO takes no Name for a volume, and a DisplayName."""
-    named = any(key.startswith("Name@Redfish.") for key in capabilities)
-    displayed = any(key.startswith("DisplayName@Redfish.") for key in capabilities)
+    named = any(name.startswith("Name@Redfish.") for name in capabilities)
+    displayed = any(name.startswith("DisplayName@Redfish.") for name in capabilities)
     return "DisplayName" if displayed and not named else "Name"
 
 

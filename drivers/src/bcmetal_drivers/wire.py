@@ -90,7 +90,7 @@ class Upload:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer, read to its end. `status_code`, `headers`, `json` and `text` are what sushy asks for."""
+    """An answer, read to its end."""
 
     status_code: int
     headers: http.client.HTTPMessage  # `get` takes a name in any case
