@@ -61,6 +61,7 @@ def arm(door: IpmiDoor, device: BootDevice, mode: BootMode | None, once: bool, q
 
 
 def clear(door: IpmiDoor) -> None:
+    """Take any override away, and read back: raises NotAsAsked when one is still shown."""
     if not _write(door, 0, 0):
         raise Refused(f"{door.address}: refuses to clear the boot override")
     shown = read_override(door)
@@ -69,6 +70,7 @@ def clear(door: IpmiDoor) -> None:
 
 
 def read_override(door: IpmiDoor) -> BootOverride:
+    """Device NONE where the flags are not valid. Raises Malformed for an answer about something else."""
     data = door.get(GET_BOOT_OPTIONS, bytes((BOOT_FLAGS, 0, 0)))
     if len(data) < 4 or data[1] & 0x7F != BOOT_FLAGS:
         raise Malformed(

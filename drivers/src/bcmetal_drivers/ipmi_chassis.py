@@ -40,16 +40,19 @@ NO_CLOCK: Final = 0x20000000  # earlier ones count from the BMC's start (IPMI 2.
 
 
 def chassis_status(door: IpmiDoor) -> bytes:
+    """The data of Get Chassis Status (IPMI 2.0, table 28-3): power state, last event, misc. state."""
     return door.get(GET_CHASSIS_STATUS)
 
 
 def power(status: bytes) -> PowerState:
+    """By the chassis status; UNKNOWN where that is empty."""
     if not status:
         return PowerState.UNKNOWN
     return PowerState.ON if status[0] & 0x01 else PowerState.OFF
 
 
 def health(status: bytes) -> str | None:
+    """None: the chassis shows no fault, which says nothing of what it does not watch."""
     if len(status) < 3:
         return None
     if status[0] & 0x08:  # a fault of the main power
@@ -156,6 +159,7 @@ def when(stamp: bytes) -> str | None:
 
 
 def set_clock(door: IpmiDoor, at: datetime) -> None:
+    """In UTC, as the SEL counts. Raises NotAsAsked when the clock is not there afterwards."""
     wanted = int(at.timestamp())
     door.put(SET_SEL_TIME, wanted.to_bytes(4, "little"))
     shown = int.from_bytes(door.get(GET_SEL_TIME)[:4], "little")

@@ -28,15 +28,15 @@ POLICY: Final[Mapping[str, str]] = {
     "password_expires_days": "PasswordExpirationDays",
 }
 SLOTS_TRIED: Final = 3
-NULL_USER: Final = (
-    "1"  # slot 1 is IPMI's user without a name on makers whose slots serve both protocols (Dell iDRAC 9 refuses it)
-)
+# Slot 1 is IPMI's user without a name where slots serve both protocols (Dell iDRAC 9 refuses it).
+NULL_USER: Final = "1"
 
 
 # ---------------------------------------------------------------- rules
 
 
 def policy(tree: Tree) -> AccountPolicy:
+    """Raises Unsupported where the BMC has no AccountService."""
     return _policy_of(service(tree)[1])
 
 
@@ -50,6 +50,7 @@ def _count(doc: Doc, key: str) -> int | None:
 
 
 def set_policy(tree: Tree, wanted: AccountPolicy) -> None:
+    """Only what is not None. Raises Unsupported before anything is written when the BMC has no such rule, NotAsAsked when one is as before."""
     path, doc = service(tree)
     asked = {key: getattr(wanted, name) for name, key in POLICY.items() if getattr(wanted, name) is not None}
     if wanted.username_longest is not None:
@@ -71,6 +72,7 @@ def set_policy(tree: Tree, wanted: AccountPolicy) -> None:
 
 
 def create(tree: Tree, username: str, password: SecretStr, role: str) -> Account:
+    """`role`: the Id of a Role of this BMC. Raises Refused where the name is taken, NotAsAsked when the account has another role, or is off."""
     found = list(slots(tree))
     if any(account.username == username for _, account in named(found)):
         raise Refused(f"{tree.address}: the BMC has an account of this name already")
@@ -116,6 +118,7 @@ def _fill(tree: Tree, empty: Iterable[tuple[str, Doc]], body: Mapping[str, str])
 
 
 def enable(tree: Tree, own: Credential, slot: str, on: bool) -> None:
+    """Raises Refused for an empty slot, and for our own account when it is to be switched off."""
     path, doc, account = _in_slot(tree, slot)
     if account is None:
         raise Refused(f"{tree.address}: slot {slot} is empty")

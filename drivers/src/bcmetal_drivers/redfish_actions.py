@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from bcmetal_drivers.redfish_document import Doc, dig, text
 from bcmetal_drivers.redfish_tree import Tree
+
+APPLY_TIME: Final = "@Redfish.OperationApplyTime"
+NEXT_FORM: Final = (400, 415, 422)  # refused as it stands, and not begun: another form may be tried
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,7 @@ def reset(tree: Tree, hard: bool) -> None:
 
 
 def network(tree: Tree) -> tuple[BmcInterface, ...]:
+    """Of all managers of the system. Raises Unsupported where none shows an interface."""
     found: dict[str, BmcInterface] = {}
     for _, manager in managers(tree):
         for path, doc in tree.documents(link(manager, "EthernetInterfaces")):

@@ -219,6 +219,7 @@ def _word(tree: Tree, device: BootDevice, *docs: Doc) -> str:
 
 
 def secure_boot_of(doc: Doc | None) -> bool | None:
+    """The setting, not what the last boot had, where the SecureBoot resource shows both; None where it shows neither."""
     enabled = dig(doc, "SecureBootEnable")
     if isinstance(enabled, bool):
         return enabled

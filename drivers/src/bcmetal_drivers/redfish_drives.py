@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 import sushy.exceptions
 
 from bcmetal_drivers.errors import Refused, Unsupported
-from bcmetal_drivers.redfish_actions import Action, action
+from bcmetal_drivers.redfish_actions import APPLY_TIME, Action, action
 from bcmetal_drivers.redfish_chassis import Look
 from bcmetal_drivers.redfish_document import Doc, dig, key, link, links, number, text
 from bcmetal_drivers.redfish_parts import count, first, health, is_absent, order, place, said, serial_of
@@ -91,7 +91,7 @@ def _asked(tree: Tree, eraser: Action) -> Answer:
         kind = next((word for word in SANITIZATIONS if word in kinds), None)
         body: dict[str, str] = {"SanitizationType": kind} if kind else {}
         if "ApplyTime" in all_words(error.answer):
-            body["@Redfish.OperationApplyTime"] = "Immediate"
+            body[APPLY_TIME] = "Immediate"
         if not body:
             raise
     return tree.door.post(eraser.target, data=body)

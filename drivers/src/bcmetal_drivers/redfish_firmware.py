@@ -19,7 +19,7 @@ import sushy.exceptions
 
 from bcmetal_drivers.door import tolerated
 from bcmetal_drivers.errors import Busy, DriverError, MaybeSent, Refused, Unsupported
-from bcmetal_drivers.redfish_actions import Action, action, apply_times
+from bcmetal_drivers.redfish_actions import APPLY_TIME, NEXT_FORM, Action, action, apply_times
 from bcmetal_drivers.redfish_document import Doc, link, number, text
 from bcmetal_drivers.redfish_tasks import read_job, reference, started
 from bcmetal_drivers.redfish_tree import Tree
@@ -29,9 +29,7 @@ from bcmetal_drivers.wire import Answer, Upload
 
 SIMPLE_UPDATE: Final = "#UpdateService.SimpleUpdate"
 MULTIPART, PUSH, PUSH_TARGETS = "MultipartHttpPushUri", "HttpPushUri", "HttpPushUriTargets"
-APPLY_TIME: Final = "@Redfish.OperationApplyTime"
 NO_TASK: Final = "the BMC took the image and names no task: its versions will tell"
-NEXT_FORM: Final = (400, 415, 422)  # refused as it stands, and not begun
 
 
 def offered(update_service: Doc | None) -> bool:

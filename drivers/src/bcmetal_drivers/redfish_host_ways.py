@@ -16,9 +16,7 @@ from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.resources import HostWay
 
 INTERFACE: Final = "redfish-host-interface"
-BOOTSTRAP: Final = (
-    "credential-bootstrapping"  # DSP0270: the host asks for an account at its BMC, over KCS, and is given one
-)
+BOOTSTRAP: Final = "credential-bootstrapping"  # DSP0270: the host asks for an account at its BMC, over KCS
 LOOKS: Final = 4
 LOOK_S: Final = 1.0
 

@@ -121,6 +121,7 @@ def _eject(tree: Tree, known: Drive) -> None:
 
 
 def insert(tree: Tree, url: str) -> Slot:
+    """Eject, insert, look, over the slots until one takes it. Raises NotAsAsked when the slot shows something else."""
     slots = eject(tree)
     refused: Exception | None = None
     for known in sorted(slots, key=lambda drive: action_target(drive.doc, INSERT) is None):

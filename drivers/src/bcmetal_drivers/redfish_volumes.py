@@ -14,7 +14,7 @@ import sushy.exceptions
 
 from bcmetal_drivers.door import tolerated
 from bcmetal_drivers.errors import DriverError, MaybeSent, NotAsAsked, Refused, Unsupported
-from bcmetal_drivers.redfish_actions import apply_times
+from bcmetal_drivers.redfish_actions import APPLY_TIME, NEXT_FORM, apply_times
 from bcmetal_drivers.redfish_document import Doc, dig, key, link, links, number, text
 from bcmetal_drivers.redfish_power import health_of
 from bcmetal_drivers.redfish_tasks import started
@@ -23,8 +23,6 @@ from bcmetal_drivers.refusals import all_words, refusal
 from bcmetal_drivers.resources import Job, JobState, Volume, VolumeWanted
 from bcmetal_drivers.wire import Answer
 
-APPLY_TIME: Final = "@Redfish.OperationApplyTime"
-NEXT_FORM: Final = (400, 415, 422)  # refused as it stands, and not begun
 FEWEST: Final = {"RAID0": 1, "RAID1": 2, "RAID5": 3, "RAID6": 4, "RAID10": 4}
 OLD_TYPES: Final = {  # VolumeType, deprecated in Volume v1.4 for RAIDType
     "RAID0": "NonRedundant",

@@ -61,6 +61,7 @@ class ErrorView:
 
 
 def error_view(answer: Answer) -> ErrorView:
+    """In the standard's shape, whatever the body was (DSP0266, "Error responses")."""
     messages = [message for message in _messages(answer) if message]
     error = {
         "code": messages[0].get("MessageId", "Base.1.0.GeneralError") if messages else "Base.1.0.GeneralError",

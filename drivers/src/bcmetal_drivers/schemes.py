@@ -39,6 +39,7 @@ def families() -> tuple[str, ...]:
 
 
 def family_of(scheme: str) -> str:
+    """The protocol of a scheme: `redfish+http` is carried otherwise, and is redfish."""
     return scheme.partition("+")[0]
 
 

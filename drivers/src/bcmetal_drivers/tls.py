@@ -36,9 +36,8 @@ def context_for(trust: Trust) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-        context.set_ciphers(
-            "DEFAULT:@SECLEVEL=1"
-        )  # factory certificates with short keys; a pin is the proof, not the signature
+        # Factory certificates have short keys; a pin is the proof, not the signature.
+        context.set_ciphers("DEFAULT:@SECLEVEL=1")
         return context
     try:
         context = ssl.create_default_context(cadata=trust.value if trust.kind is TrustKind.CA else None)
@@ -50,6 +49,7 @@ def context_for(trust: Trust) -> ssl.SSLContext:
 
 
 def fingerprint_of(der: bytes) -> str:
+    """Its SHA-256, 64 lower-case hex digits."""
     return hashlib.sha256(der).hexdigest()
 
 
