@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -353,6 +354,19 @@ def test_a_bmc_gets_a_password_of_its_own_once_the_vault_can_be_recovered(
     assert after not in rotated.out + rotated.err + run("timeline", node, "--json").out + run("audit", "--json").out
     powered = run("node", "power", "off", node, "--wait", "--timeout", "60s")
     assert powered.code == 0, powered.err
+    assert found_in_the_clear(site, before, after) == []
+
+
+def found_in_the_clear(site: Site, *secrets_: str) -> list[str]:
+    """Where these stand in what the daemon keeps and says, and in what every process on this host shows to everybody."""
+    kept = [one for one in (*site.folder.glob("db*"), site.daemon.log, site.config) if one.is_file()]
+    assert len(kept) >= 3
+    found = [str(one) for one in kept if any(secret.encode() in one.read_bytes() for secret in secrets_)]
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            if any(secret.encode() in process.read_bytes() for secret in secrets_):
+                found.append(str(process))
+    return found
 
 
 def test_a_revoked_key_is_refused_at_once(site: Site, tmp_path: Path) -> None:

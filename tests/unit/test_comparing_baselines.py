@@ -82,6 +82,20 @@ def test_a_certificate_that_nothing_checks_is_a_difference() -> None:
     assert len(changes({"certificate": "aa"}, {"certificate": "bb"}, Ours())) == 1
 
 
+def test_a_community_that_was_changed_is_told_without_its_name() -> None:
+    before, after = ({"channels": {"1": {"communityString": word.encode().hex()}}} for word in ("public", "elsewhere"))
+    (found,) = changes(before, after, OURS)
+    assert found.why == "LAN channel 1.communityString is another than it was"
+
+
+@pytest.mark.parametrize(
+    "path", ["PciRoot(0x0)/MAC(aa)/Uri(http://x/HD(1,GPT)/a.efi)", "PciRoot(0x0)/USB(0x1)/HD(1)", "UHD(1)"]
+)
+def test_a_boot_entry_that_only_looks_like_an_erased_disks_is_named(path: str) -> None:
+    before: dict[str, Any] = {"boot": {"options": {}}}
+    assert len(changes(before, {"boot": {"options": {"A": path}}}, OURS)) == 1
+
+
 def test_sentences_show_neither_control_characters_nor_whole_documents() -> None:
     (found,) = changes({"subscriptions": []}, {"subscriptions": ["https://x/\x1b[2J" + "y" * 900]}, OURS)
     assert "\x1b" not in found.why
