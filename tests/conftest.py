@@ -1,13 +1,13 @@
 """What all tests share."""
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+import in_memory
 
 pytest_plugins = ["postgres_fixture"]
 
@@ -25,9 +25,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
 
 
-MEMORY = Path("/dev/shm")
-MEMORY_BYTES = 2 << 30  # in containers there are often 64 MiB
-# Folders of tests whose databases and small files are synced all the time: processes are killed by these tests, never the machine.
+# Folders of tests that keep a database or small files that are synced all the time.
 IN_MEMORY = (
     *("agent", "agent_door", "agent_life", "api", "behaviours", "cli", "credentials", "crash"),
     *("e2e", "engine", "faults_on_the_machine", "join", "proof", "store"),
@@ -36,13 +34,9 @@ IN_MEMORY = (
 
 @pytest.fixture
 def tmp_path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """pytest's own, or one in memory: a commit there costs no turn of a disk."""
-    if (
-        request.path.parent.name not in IN_MEMORY
-        or not MEMORY.is_dir()
-        or shutil.disk_usage(MEMORY).free < MEMORY_BYTES
-    ):
+    """pytest's own, or one in memory."""
+    if request.path.parent.name not in IN_MEMORY:
         yield tmp_path
         return
-    with tempfile.TemporaryDirectory(prefix="bcmetal-test-", dir=MEMORY, ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
+    with in_memory.a_folder(tmp_path) as folder:
+        yield folder

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+import in_memory
 from bcmetal.api.app import openapi_document
 from bcmetal.api.calls import METHODS
 from bcmetal.boot.fetch import FetchPolicy
@@ -40,11 +41,11 @@ SETTINGS: Final = settings(
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JoinSite]:
-    folder = tmp_path_factory.mktemp("fuzz")
     nowhere = FetchPolicy((), 1, None)  # nothing is fetched
-    made = JoinSite(f"sqlite:///{folder / 'db'}", shelf=Shelf(folder / "images", lambda: nowhere))
-    yield made
-    made.close()
+    with in_memory.a_folder(tmp_path_factory.mktemp("fuzz")) as folder:
+        made = JoinSite(f"sqlite:///{folder / 'db'}", shelf=Shelf(folder / "images", lambda: nowhere))
+        yield made
+        made.close()
 
 
 @pytest.fixture(scope="module")

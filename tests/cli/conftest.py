@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import in_memory
 from bcmetal.demo.site import Site, emulated_site
 from bcmetal.store.engine import open_store
 from cli.join_door import Door, open_door
@@ -33,7 +34,10 @@ def door(tmp_path: Path, empty_database: Path) -> Iterator[Door]:
 
 @pytest.fixture(scope="package")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with emulated_site(tmp_path_factory.mktemp("site"), redfish=3, ipmi=1) as running:
+    with (
+        in_memory.a_folder(tmp_path_factory.mktemp("site")) as folder,
+        emulated_site(folder, redfish=3, ipmi=1) as running,
+    ):
         yield running
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+import in_memory
 from bcmetal.demo.site import Site, emulated_site
 from cli.running import Ran, Run, invoke
 
@@ -14,7 +15,10 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with emulated_site(tmp_path_factory.mktemp("site"), redfish=1, ipmi=0) as running:
+    with (
+        in_memory.a_folder(tmp_path_factory.mktemp("site")) as folder,
+        emulated_site(folder, redfish=1, ipmi=0) as running,
+    ):
         yield running
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import in_memory
 from agent_machine import UUID, a_sys
 from bcmetal.demo.site import JOIN_POOL, Site, emulated_site
 from cli.running import Ran, invoke
@@ -19,7 +20,10 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with emulated_site(tmp_path_factory.mktemp("site"), redfish=1, ipmi=0) as running:
+    with (
+        in_memory.a_folder(tmp_path_factory.mktemp("site")) as folder,
+        emulated_site(folder, redfish=1, ipmi=0) as running,
+    ):
         yield running
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,6 +75,13 @@ LIFE = (
     Chapter(Verb.RELEASE, State.AVAILABLE, erased, plant=True),
     Chapter(Verb.RETIRE, State.RETIRED, erased),
 )
+
+
+def leading_to(verbs: Collection[Verb]) -> tuple[Chapter, ...]:
+    """As much of a life as it takes to come by each of these verbs."""
+    last = max((n for n, chapter in enumerate(LIFE) if chapter.verb in verbs), default=-1)
+    rescues = {Verb.RESCUE, Verb.UNRESCUE} & {*verbs}
+    return tuple(c for c in LIFE[: last + 1] if rescues or c.verb not in (Verb.RESCUE, Verb.UNRESCUE))
 
 
 def plant_everywhere(bmc: EmulatedBmc) -> None:

@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from pydantic import SecretStr
 
+import in_memory
 from bcmetal.demo.process import DaemonProcess
 from bcmetal.demo.site import IPMI_POOL, POOL, TENANT, Site, emulated_site
 from bcmetal_drivers.emulated.rack import EmulatedBmc
@@ -143,9 +144,11 @@ class Node:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, Caller, Caller]]:
     """A running site, a caller with a key, and one with a certificate."""
-    folder = tmp_path_factory.mktemp("site")
-    ca_file, client_file = admins_ca(folder, "oncall")
-    with emulated_site(folder, redfish=4, ipmi=2) as first:
+    with (
+        in_memory.a_folder(tmp_path_factory.mktemp("site")) as folder,
+        emulated_site(folder, redfish=4, ipmi=2) as first,
+    ):
+        ca_file, client_file = admins_ca(folder, "oncall")
         first.daemon.stop()
         config = first.config.read_text().replace("[daemon]\n", f'[daemon]\nclient_ca = "{ca_file}"\n', 1)
         config += f"""
