@@ -204,6 +204,8 @@ def test_a_closed_port_is_unreachable_at_once() -> None:
         "//127.0.0.2/redfish/v1",
         "http://127.0.0.1@127.0.0.2/redfish/v1",
         "ftp://127.0.0.1/x",
+        "\\\\127.0.0.2\\x",
+        "http://[",
         "Systems/1",
         "",
         "/" + "x" * 5000,
@@ -214,6 +216,13 @@ def test_a_link_to_elsewhere_is_refused_before_anything_is_sent(link: str) -> No
         with pytest.raises(Malformed):
             get(door, link)
         assert bmc.asked == []
+
+
+def test_a_line_break_in_a_link_makes_no_second_request_and_no_header() -> None:
+    with a_raw_bmc(documents(DOCS)) as bmc, a_door(bmc) as door:
+        with pytest.raises(DriverError):
+            get(door, "/redfish/v1/x\r\nX-Odd: 1\r\n\r\nGET /redfish/v1/y HTTP/1.1\r\n")
+        assert not any(asked.path.startswith("/redfish/v1/y") or "x-odd" in asked.headers for asked in bmc.asked)
 
 
 def test_a_link_that_spells_out_our_own_origin_is_followed() -> None:
