@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from bcmetal.comparing.baselines import Mend, Ours, changes
+from bcmetal.workflows.service import amended
 
 OURS = Ours(username="bcmetal", certificate_checked=True, disks_erased=True, firmware={"BIOS": "2.15"})
 NIC = {"mac": "aa:bb:cc:00:00:01", "hostname": "bmc1", "ipv4": [], "ipv6": [], "given": ["DHCP"], "vlan": None}
@@ -33,6 +34,8 @@ def mends(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[Mend | No
         ({"boot": {"mode": "uefi", "order": ["A", "B"], "options": {"A": "PXE", "B": "HD(1)"}}},
          {"boot": {"mode": "uefi", "order": ["C", "A", "B"], "options": {"A": "PXE", "B": "HD(1)", "C": "HD(1,GPT)/debian"}}}),
         ({}, {"bios": {"A": 1}}),  # was not recorded
+        ({"protocols": [{}]}, {"protocols": [{"New.ProtocolEnabled": False}]}),
+        ({"accountSettings": {"2": {"Keys": ["a"]}}}, {"accountSettings": {"3": {"Keys": ["b"]}}}),  # told as an account
         ({"secureBoot": True, "sections": {"x": "ok"}}, {"secureBoot": True, "sections": {"x": "slow"}}),
     ],
 )  # fmt: skip
@@ -100,3 +103,10 @@ def test_sentences_show_neither_control_characters_nor_whole_documents() -> None
     (found,) = changes({"subscriptions": []}, {"subscriptions": ["https://x/\x1b[2J" + "y" * 900]}, OURS)
     assert "\x1b" not in found.why
     assert len(found.why) < 300
+
+
+def test_keys_that_a_service_reset_belong_to_the_baseline_with_their_certificates() -> None:
+    before = {"secureBootKeys": {"db": [1, 0]}, "secureBootCertificates": {"db": ["a"]}, "secureBoot": True}
+    after = {"secureBootKeys": {"db": [2, 0]}, "secureBootCertificates": {"db": ["b"]}, "secureBoot": False}
+    doc = amended(before, after, ["secureBootKeys"], {}, frozenset())
+    assert doc == {**after, "secureBoot": True}

@@ -237,7 +237,7 @@ def _differing(at: str, was: Doc, now: Doc) -> Iterator[Change]:
         if isinstance(new, Mapping):
             if isinstance(old, Mapping):  # a whole account, directory or interface that is new is told elsewhere
                 yield from _differing(f"{at} {name}", old, new)
-        elif old != new:
+        elif old != new and not (old is None and new is False):  # other firmware has a switch more, and it is off
             yield Change(f"{_shown(at)} {_shown(name)} was {_shown(old)}, and is {_shown(new)}")
 
 

@@ -149,7 +149,13 @@ def amended(
         ] or list(listed)
     if "bios" in works:
         merged("bios", bios)
-    for work, section in (("secureBoot", "secureBoot"), ("secureBootKeys", "secureBootKeys"), ("bootMode", "boot")):
+    brings = (
+        ("secureBoot", "secureBoot"),
+        ("secureBootKeys", "secureBootKeys"),
+        ("secureBootKeys", "secureBootCertificates"),
+        ("bootMode", "boot"),
+    )
+    for work, section in brings:
         if work in works and section in after:
             doc[section] = after[section]
     return doc
