@@ -57,7 +57,16 @@ def commissioned(folder: Path, *behaviours: str) -> tuple[EmulatedBmc, State, st
         return asyncio.run(whole(url, hashlib.sha256(content).hexdigest()))
 
 
-@pytest.mark.parametrize("row", [Row("bmc-restarts-after-update"), Row("bios-after-a-reboot")], ids=str)
+FIRMWARE_ROWS = (
+    Row("bmc-restarts-after-update"),
+    Row("bios-after-a-reboot"),
+    Row("push-by-form"),
+    Row("push-then-install"),
+    Row("push-wants-an-image-type"),
+)
+
+
+@pytest.mark.parametrize("row", FIRMWARE_ROWS, ids=str)
 def test_firmware_and_settings_are_there_whatever_the_bmc_does_meanwhile(row: Row, tmp_path: Path) -> None:
     bmc, state, code = commissioned(tmp_path, row.behaviour)
     assert (state, code) == (State.AVAILABLE, "")

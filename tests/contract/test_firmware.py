@@ -6,6 +6,7 @@ import http.server
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,12 @@ import pytest
 from bcmetal_drivers.capabilities import Firmware, Jobs, Power, need, offers
 from bcmetal_drivers.connection import Limits
 from bcmetal_drivers.emulated.firmware import INVENTORY, image
-from bcmetal_drivers.emulated.rack import Rule
+from bcmetal_drivers.emulated.rack import Rack, Rule
 from bcmetal_drivers.errors import Busy, DriverError, MaybeSent, Refused, Unsupported
 from bcmetal_drivers.resources import Job, JobState, PowerAction
 from bcmetal_drivers.steady import steadily
-from driver_bench import LIMITS, Seat
+from driver_bench import LIMITS, Bench, Seat
+from rack_client import dialling
 
 BIOS, BMC, NIC = (f"{INVENTORY}/{part}" for part in ("BIOS", "BMC", "NIC.1"))
 UPDATE = r"/UpdateService/(Actions/|upload$|push$)"
@@ -143,6 +145,104 @@ def test_a_multipart_push_that_must_say_when_is_told(redfish: Seat, tmp_path: Pa
     redfish.bmc.set(update_time_demanded=True)
     bmc = need(redfish.open(), Firmware)
     assert ended(bmc, bmc.push_firmware(an_image(tmp_path))).state is JobState.DONE
+
+
+WAYS: tuple[tuple[str, dict[str, object]], ...] = (
+    ("ami", {"update_forms": ("multipart",), "push_oem_demanded": True}),
+    ("staged", {"update_forms": ("simple", "push"), "push_form": "staged"}),
+    ("staged-oem", {"update_forms": ("push",), "push_form": "staged", "install_by": "oem"}),
+)
+
+
+@pytest.mark.parametrize("quirks", [quirks for _, quirks in WAYS], ids=[name for name, _ in WAYS])
+def test_an_image_is_sent_in_the_way_that_the_service_claims(
+    redfish: Seat, tmp_path: Path, quirks: dict[str, object]
+) -> None:
+    redfish.bmc.set(**quirks)
+    bmc = need(redfish.open(), Firmware)
+    path = tmp_path / "image.bin"
+    path.write_bytes(image("BMC", "9.9.1", 100_000))
+    assert ended(bmc, bmc.push_firmware(path, (BMC,))).state is JobState.DONE
+    assert versions(bmc)[BMC] == "9.9.1"
+    assert not any("Available" in ref for ref in versions(bmc))
+
+
+def test_a_staged_image_whose_answer_is_lost_is_staged_again_and_nothing_is_installed_twice(
+    redfish: Seat, tmp_path: Path
+) -> None:
+    redfish.bmc.set(update_forms=("simple", "push"), push_form="staged")
+    redfish.rack.rule(Rule(action="drop_after", method="POST", path="/FirmwareInventory$", times=1))
+    bmc = need(redfish.open(), Firmware)
+    with pytest.raises(Busy):
+        bmc.push_firmware(an_image(tmp_path))
+    assert ended(bmc, bmc.push_firmware(an_image(tmp_path))).state is JobState.DONE
+    assert [path.rpartition("/")[2] for _, path in redfish.effects()] == [
+        "FirmwareInventory",
+        "FirmwareInventory",
+        "UpdateService.SimpleUpdate",
+    ]
+
+
+def test_hpes_form_carries_the_sessions_token_and_the_service_tells_how_it_goes(tmp_path: Path) -> None:
+    bench = Bench("hpe", lambda rack: rack.add_redfish("ilo", behaviours=("push-by-form",), update_s=0.3), {})
+    with Rack() as rack, ExitStack() as closing:
+        seat = Seat(bench, rack, bench.add(rack), closing)
+        rack.start()
+        bmc = need(seat.open(), Firmware)
+        job = bmc.push_firmware(an_image(tmp_path))
+        assert (job.state, job.message) == (JobState.RUNNING, "Updating")
+        with pytest.raises(Busy):
+            bmc.push_firmware(an_image(tmp_path))
+        assert ended(bmc, job).state is JobState.UNKNOWN  # which the version decides
+        assert versions(bmc)[NIC] == "23.1.0"
+
+
+def test_the_targets_of_a_plain_push_are_reserved_and_given_back(redfish: Seat, tmp_path: Path) -> None:
+    redfish.bmc.set(update_forms=("push",))
+    bmc = need(redfish.open(), Firmware)
+    assert ended(bmc, bmc.push_firmware(an_image(tmp_path), (BIOS,))).state is JobState.FAILED
+    assert (
+        ended(bmc, bmc.push_firmware(an_image(tmp_path))).state is JobState.DONE
+    )  # what was left there is not its target
+    with dialling(redfish.bmc) as other:
+        other.ask("PATCH", "/redfish/v1/UpdateService", {"HttpPushUriTargetsBusy": True})
+        with pytest.raises(Busy, match="another push"):
+            bmc.push_firmware(an_image(tmp_path), (NIC,))
+
+
+def test_a_push_has_longer_than_a_call_for_as_long_as_it_goes_on(redfish: Seat, tmp_path: Path) -> None:
+    path = tmp_path / "large.bin"
+    path.write_bytes(image("NIC.1", "23.1.0", 24 << 20))
+    redfish.bmc.set(push_bytes_s=12 << 20)
+    bmc = need(redfish.open(Limits(connect_s=1, read_s=0.9, total_s=1)), Firmware)
+    told: list[float] = []
+    began = time.monotonic()
+    assert ended(bmc, bmc.push_firmware(path, (NIC,), told.append)).state is JobState.DONE
+    assert time.monotonic() - began > 1.5
+    assert told == sorted(told)
+    assert told[-1] == 1.0
+
+
+class Enough(Exception):
+    pass
+
+
+def test_a_push_that_stalls_or_is_ended_is_not_begun(redfish: Seat, tmp_path: Path) -> None:
+    path = tmp_path / "large.bin"
+    path.write_bytes(image("NIC.1", "23.1.0", 24 << 20))
+    redfish.bmc.set(update_forms=("push",))
+    bmc = need(redfish.open(Limits(connect_s=1, read_s=0.3, total_s=2)), Firmware)
+
+    def enough(part: float) -> None:
+        if part > 0.5:
+            raise Enough
+
+    with pytest.raises(Enough):
+        bmc.push_firmware(path, (), enough)
+    redfish.bmc.set(push_bytes_s=64 << 10)
+    with pytest.raises(Busy, match="stopped taking"):
+        bmc.push_firmware(path)
+    assert versions(bmc)[NIC] != "23.1.0"
 
 
 def test_a_protocol_that_the_bmc_does_not_speak_is_not_tried(redfish: Seat) -> None:

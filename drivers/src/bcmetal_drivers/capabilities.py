@@ -9,7 +9,7 @@ Being in the class is not support by the model: a method may still raise `Unsupp
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol, TypeVar, runtime_checkable
@@ -231,8 +231,14 @@ class Firmware(Protocol):
         """The BMC fetches the image itself (UpdateService.SimpleUpdate). `targets`: refs; empty: the BMC finds out."""
         ...
 
-    def push_firmware(self, image: Path, targets: tuple[str, ...] = ()) -> Job:
-        """Send the image (MultipartHttpPushUri, else HttpPushUri)."""
+    def push_firmware(
+        self, image: Path, targets: tuple[str, ...] = (), told: Callable[[float], None] | None = None
+    ) -> Job:
+        """Send the image (MultipartHttpPushUri, else HttpPushUri), which may take longer than `Limits.total_s` while it goes on.
+
+        `told` is called from the same thread with how much went out, 0 to 1; what it raises ends the push, of which nothing is begun then.
+        One that the BMC stopped taking is Busy.
+        """
         ...
 
 

@@ -51,7 +51,7 @@ class Trust:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Deadlines in seconds. `total_s` bounds one call of a capability's method, however many requests it makes."""
+    """Deadlines in seconds. `total_s` bounds one call of a capability's method, however many requests it makes; a large upload has longer while it goes on."""
 
     connect_s: float = 5.0
     read_s: float = 15.0

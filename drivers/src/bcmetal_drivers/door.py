@@ -3,7 +3,7 @@
 1. The origin is pinned: a link or a redirect to another host is refused, and no token goes there.
 2. GETs may be sent once more when a kept-alive line was dropped. A write never is: its lost answer is MaybeSent. The one exception is a
    write that was answered 401, which proves that it was not applied.
-3. One total deadline spans everything between `with door.call():` and its end. Within it a GET that is answered 429 or 503 waits as long as
+3. One total deadline spans everything between `with door.call():` and its end; an upload moves it for as long as it goes on. Within it a GET that is answered 429 or 503 waits as long as
    the BMC says, where that is a few seconds; a longer time, and a write's, is the caller's to wait for.
 4. In observe mode no write passes, login and logout excepted.
 
@@ -29,6 +29,7 @@ import sushy.exceptions
 
 from bcmetal_drivers.connection import BmcAddress, Credential, Limits, Trust, TrustKind
 from bcmetal_drivers.errors import (
+    Busy,
     DriverError,
     InsecureTransport,
     Malformed,
@@ -145,6 +146,10 @@ class Door:
                 raise Malformed(f"{self._asked}: the answer is not what the standard says") from error
             finally:
                 self._deadline = None
+
+    def token(self) -> str | None:
+        """The session's, for a form that asks for it in its body; None under Basic."""
+        return self._session.headers().get("X-Auth-Token") if self._session is not None else None
 
     def left_s(self, at_most: float) -> float:
         """Seconds left of this call. Raises TimedOut."""
@@ -349,9 +354,12 @@ class Door:
                 self.memory["keepAlive"] = False
                 if not write:
                     return self._send(method, path, headers, body)
-            if write and sent and not isinstance(error, Malformed):
+            if write and sent and not isinstance(error, Malformed | Refused | Busy):
                 raise MaybeSent(f"{self._asked}: the {method} was sent, and its answer was lost") from error
             raise self._broken(error) from error
+        except BaseException:  # whoever was told of an upload ended it, in the middle of a request
+            self._line.close()
+            raise
 
     def _broken(self, error: Exception) -> DriverError:
         if isinstance(error, DriverError):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
-from bcmetal_drivers.resources import BootDevice, BootMode
+from bcmetal_drivers.resources import BootDevice, BootMode, JobState
 
 SAFE_MARKS: Final = "!#%+-_="  # of the special characters, those that no maker here refuses
 
@@ -43,6 +43,19 @@ class OemSetting:
 
 
 @dataclass(frozen=True, slots=True)
+class PushForm:
+    """The form by which a maker takes an image at its HttpPushUri, where that is not the image alone."""
+
+    session_field: str  # the field, and the cookie, that hold the session's token
+    options_field: str
+    options: Mapping[str, str | bool | int]
+    file: str  # the field of the image
+    state: tuple[str, ...]  # the keys to how it goes in the UpdateService
+    percent: tuple[str, ...]
+    words: Mapping[JobState, tuple[str, ...]]  # what is said there, in lower case
+
+
+@dataclass(frozen=True, slots=True)
 class Quirks:
     """One BMC's. The defaults are the standard's, so that an unknown maker is taken at the standard's word."""
 
@@ -62,6 +75,9 @@ class Quirks:
 
     # serial console
     ssh_console: str = ""  # what a person types at the BMC's SSH prompt
+
+    # firmware
+    push_form: PushForm | None = None
 
     # pace
     spacing_s: float = 0.0  # at least, between the end of a request and the next one
@@ -152,6 +168,24 @@ TABLE: Final[tuple[Row, ...]] = (
             "password": PasswordRules(8, 39, 3),
         },
         "recorded tree of iLO 5 2.72: Managers/1, Oem.Hpe; iLO takes 39 characters at most",
+    ),
+    Row(
+        HPE,
+        {
+            "push_form": PushForm(
+                session_field="sessionKey",
+                options_field="parameters",
+                options={"UpdateRepository": False, "UpdateTarget": True, "ETag": "bcmetal", "Section": 0},
+                file="file",
+                state=("Oem", "Hpe", "State"),
+                percent=("Oem", "Hpe", "FlashProgressPercent"),
+                words={
+                    JobState.RUNNING: ("uploading", "verifying", "writing", "updating"),
+                    JobState.FAILED: ("error",),
+                },
+            )
+        },
+        "recorded tree of iLO 5 2.72: HttpPushUri is /cgi-bin/uploadFile, a form that HPE's own REST tool fills in",
     ),
     Row(
         LENOVO,

@@ -6,7 +6,7 @@ how it logs in, where its system is, which payload its slots take, whether its E
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from bcmetal_drivers import (
     redfish_inventory,
     redfish_media,
     redfish_power,
+    redfish_push,
     redfish_secure_boot,
     redfish_sessions,
     redfish_tpm,
@@ -218,9 +219,11 @@ class RedfishBmc(Upkeep):
         with self._call() as tree:
             return redfish_firmware.update(tree, url, targets)
 
-    def push_firmware(self, image: Path, targets: tuple[str, ...] = ()) -> Job:
+    def push_firmware(
+        self, image: Path, targets: tuple[str, ...] = (), told: Callable[[float], None] | None = None
+    ) -> Job:
         with self._call() as tree:
-            return redfish_firmware.push(tree, image, targets)
+            return redfish_push.push(tree, image, targets, told)
 
     def job(self, ref: str) -> Job:
         with self._call() as tree:

@@ -12,7 +12,7 @@ from bcmetal_drivers.redfish_accounts import accounts, service
 from bcmetal_drivers.redfish_bios import bios, offered, registry
 from bcmetal_drivers.redfish_boot import mode_of, secure_boot_of
 from bcmetal_drivers.redfish_document import Doc, dig, link, number, text
-from bcmetal_drivers.redfish_firmware_list import firmware
+from bcmetal_drivers.redfish_firmware import firmware
 from bcmetal_drivers.redfish_nics import mac_of
 from bcmetal_drivers.redfish_sections import Sections
 from bcmetal_drivers.redfish_tree import Tree
@@ -39,7 +39,9 @@ def baseline(tree: Tree) -> Mapping[str, object]:
         "network": sections.read("network", lambda: [_network(tree, doc) for doc in managers]),
         "services": sections.read("services", lambda: [_services(tree, doc) for doc in managers]),
         "subscriptions": sections.read("subscriptions", lambda: [where for _, where in _subscriptions(tree)]),
-        "firmware": sections.read("firmware", lambda: dict(firmware(tree))),
+        "firmware": sections.read(
+            "firmware", lambda: {part.name: part.version for part in firmware(tree) if part.version}
+        ),
         "bmc": [{"model": text(doc, "Model"), "firmware": text(doc, "FirmwareVersion")} for doc in managers],
         "boot": sections.read("boot", lambda: _boot(tree, system)),
         "secureBoot": sections.read("secureBoot", lambda: secure_boot_of(tree.find(link(system, "SecureBoot")))),

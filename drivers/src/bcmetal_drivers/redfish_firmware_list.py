@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from bcmetal_drivers.redfish_document import Doc, link, text
+from bcmetal_drivers.redfish_document import Doc, text
 from bcmetal_drivers.redfish_parts import order
-from bcmetal_drivers.redfish_tree import Tree
 
 
 def versions(documents: Iterable[tuple[str, Doc]]) -> Mapping[str, str]:
@@ -19,8 +18,3 @@ def versions(documents: Iterable[tuple[str, Doc]]) -> Mapping[str, str]:
     ]
     named = Counter(name for name, _, _ in told)
     return {(f"{name} ({id_})" if named[name] > 1 else name): version for name, id_, version in told}
-
-
-def firmware(tree: Tree) -> Mapping[str, str]:
-    service = tree.find(link(tree.root(), "UpdateService"))
-    return versions(tree.documents(link(service, "FirmwareInventory")))

@@ -12,10 +12,14 @@ from bcmetal_drivers.errors import TimedOut, Unreachable
 
 
 class Deadline:
-    """A moment that is not passed, whatever happens."""
+    """A moment that is not passed, whatever happens, unless what is done shows that it goes on."""
 
     def __init__(self, seconds: float) -> None:
         self._end = time.monotonic() + seconds
+
+    def extend(self, seconds: float) -> None:
+        """No earlier than so many seconds from now."""
+        self._end = max(self._end, time.monotonic() + seconds)
 
     def left(self, at_most: float, where: str) -> float:
         """Seconds that the next operation may take. Raises TimedOut when none is left."""

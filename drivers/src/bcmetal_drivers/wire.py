@@ -1,7 +1,8 @@
 """The wire to a BMC: deadlines that hold, TCP and TLS under them, and one kept-alive HTTP line.
 
 A socket's own timeout is for each read, so that an answer of a byte a second would run on for ever. Here every connect, handshake,
-send and receive is given what is left of the total deadline, so that no watchdog is needed. Proxy variables mean nothing here.
+send and receive is given what is left of the total deadline, so that no watchdog is needed. A body of a large file has longer than that for
+as long as it goes on. Proxy variables mean nothing here.
 """
 
 from __future__ import annotations
@@ -14,20 +15,21 @@ import select
 import socket
 import ssl
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from bcmetal_drivers.connection import Limits, Trust
-from bcmetal_drivers.errors import Malformed, Refused, ServerFault
+from bcmetal_drivers.errors import Busy, Malformed, Refused, ServerFault, TimedOut
 from bcmetal_drivers.tcp import Deadline, connect
 from bcmetal_drivers.tls import handshake
 
 BODY_LIMIT: Final = 8 * 1024 * 1024
 CHUNK: Final = 65536
 DIGITS: Final = 40  # of an integer
+SLOWEST: Final = 32 * 1024  # bytes a second, below which an upload has no end in sight
 # What is understood although `identity` is asked for: some firmware does not look at what it is asked. gzip, and zlib's own form under either name.
 COMPRESSED: Final = {"gzip": 47, "x-gzip": 47, "deflate": 47}
 
@@ -70,6 +72,7 @@ class Upload:
     size: int
     before: bytes = b""
     after: bytes = b""
+    told: Callable[[float], None] | None = None  # how much of it went out, 0 to 1; what it raises ends the upload
 
     @property
     def length(self) -> int:
@@ -154,6 +157,7 @@ class Line:
         self._limits = limits
         self._sock: socket.socket | None = None
         self._deadline = Deadline(0)
+        self._patience_s = limits.read_s  # with one receive
         self.certificate_fp: str | None = None
         self.sent = False  # whether a byte of the present request went out
 
@@ -174,7 +178,7 @@ class Line:
         return False
 
     def ask(self, method: str, path: str, headers: Mapping[str, str], body: bytes | Upload | None) -> Answer:
-        """One request, one answer. An upload may be answered before all of it was taken."""
+        """One request, one answer. An upload may be answered before all of it was taken; one that was cut short unanswered raises Busy."""
         connection = http.client.HTTPConnection(self._host, self._port)
         connection.auto_open = 0
         connection.sock = _Sock(self)
@@ -182,20 +186,49 @@ class Line:
         self.sent = False
         whole = True
         if isinstance(body, Upload):
-            sized = {**headers, "Content-Length": str(body.length)}
-            try:
-                connection.request(method, path, body=body.chunks(), headers=sized)
-            except (BrokenPipeError, ConnectionResetError):
-                whole = False  # it may have said why before it hung up
+            whole = self._upload(connection, method, path, headers, body)
         else:
             connection.request(method, path, body=body, headers=dict(headers))
-        with connection.getresponse() as response:
+        try:
+            response = connection.getresponse()
+        except (OSError, http.client.HTTPException) as error:
+            if whole:
+                raise
+            raise Busy(f"{url}: the BMC hung up before it had the whole image, and says nothing") from error
+        finally:
+            self._patience_s = self._limits.read_s
+        with response:
             content = _read(response, url)
             keep = whole and not response.will_close
             answer = Answer(response.status, response.headers, content, url)
         if not keep:
             self.close()
         return answer
+
+    def _upload(
+        self, connection: http.client.HTTPConnection, method: str, path: str, headers: Mapping[str, str], body: Upload
+    ) -> bool:
+        """Whether all of it was taken. What has no whole body is not begun by the BMC: a stall raises Busy."""
+        sized = {**headers, "Content-Length": str(body.length)}
+        try:
+            connection.request(method, path, body=self._going_on(body), headers=sized)
+        except (TimeoutError, TimedOut) as error:
+            raise Busy(f"{self._origin}{path}: the BMC stopped taking the image, or takes it too slowly") from error
+        except (BrokenPipeError, ConnectionResetError, ssl.SSLError):
+            return False  # it may have said why before it hung up
+        self._patience_s = self._limits.total_s  # many check all of an image before they answer
+        return True
+
+    def _going_on(self, body: Upload) -> Iterator[bytes]:
+        """Its chunks. Each that is taken moves the deadline, as far as a whole call may take, and up to what the slowest line needs for all."""
+        last = Deadline(self._limits.total_s + body.length / SLOWEST)
+        sent = 0
+        for chunk in body.chunks():
+            yield chunk
+            sent += len(chunk)
+            self._deadline.extend(last.left(self._limits.total_s, self._origin))
+            if body.told is not None:
+                body.told(sent / body.length)
 
     def another(self) -> Line:
         """One of its own to the same BMC, not connected."""
@@ -211,7 +244,7 @@ class Line:
 
     def listen(self, deadline: Deadline) -> None:
         """From now on a receive has the time until then, and not the wire's patience with one answer."""
-        self._deadline, self._limits = deadline, replace(self._limits, read_s=math.inf)
+        self._deadline, self._patience_s = deadline, math.inf
 
     def send(self, data: bytes) -> None:
         sock = self._open_socket()
@@ -221,7 +254,7 @@ class Line:
 
     def receive(self, buffer: Any) -> int:
         sock = self._open_socket()
-        sock.settimeout(self._deadline.left(self._limits.read_s, self._origin))
+        sock.settimeout(self._deadline.left(self._patience_s, self._origin))
         try:
             return sock.recv_into(buffer)
         except ssl.SSLEOFError:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import json
 import tempfile
+import time
 from typing import IO, Any, Final
 
 from sushy_tools import error
@@ -28,6 +30,8 @@ INVENTORY: Final = f"{SERVICE}/FirmwareInventory"
 SIMPLE: Final = f"{SERVICE}/Actions/UpdateService.SimpleUpdate"
 MULTIPART: Final = f"{SERVICE}/upload"
 PUSH: Final = f"{SERVICE}/push"
+FORM: Final = f"{SERVICE}/uploadFile"
+INSTALL: Final = f"{SERVICE}/Actions/Oem/OemUpdateService.Install"
 PROTOCOLS: Final = ("HTTP", "HTTPS")
 
 
@@ -75,7 +79,13 @@ def update_service(inside: Interior, call: Call) -> Answer:
     if "multipart" in forms:
         more["MultipartHttpPushUri"] = MULTIPART
     if "push" in forms:
-        more |= {"HttpPushUri": PUSH, "HttpPushUriTargets": inside.push_targets, "HttpPushUriTargetsBusy": False}
+        more["HttpPushUri"] = {"staged": INVENTORY, "session-form": FORM}.get(inside.quirks.push_form, PUSH)
+    if "push" in forms and inside.quirks.push_form == "plain":
+        more |= {"HttpPushUriTargets": inside.push_targets, "HttpPushUriTargetsBusy": bool(inside.reserved)}
+    if inside.quirks.push_form == "session-form":
+        more["Oem"] = {"Hpe": {"State": _state(inside), "FlashProgressPercent": 0}}
+    if inside.quirks.push_form == "staged" and inside.quirks.install_by == "oem":
+        more["Actions"] = {"Oem": {"OemUpdateService.v1_0_0#OemUpdateService.Install": {"target": INSTALL}}}
     if inside.quirks.update_largest is not None:
         more["MaxImageSizeBytes"] = inside.quirks.update_largest
     return resource(
@@ -86,23 +96,27 @@ def update_service(inside: Interior, call: Call) -> Answer:
 
 def change_update_service(inside: Interior, call: Call) -> Answer:
     wanted = call.request.json()
-    targets = wanted.get("HttpPushUriTargets")
-    if (
-        wanted.keys() != {"HttpPushUriTargets"}
-        or not isinstance(targets, list)
-        or "push" not in inside.quirks.update_forms
-    ):
-        raise Refusal(400, "PropertyNotWritable", "HttpPushUriTargets, and nothing else, is written here.")
+    targets, busy = wanted.get("HttpPushUriTargets", list(inside.push_targets)), wanted.get("HttpPushUriTargetsBusy")
+    known = wanted.keys() <= {"HttpPushUriTargets", "HttpPushUriTargetsBusy"}
+    if not known or not wanted or not isinstance(targets, list) or "push" not in inside.quirks.update_forms:
+        raise Refusal(400, "PropertyNotWritable", "HttpPushUriTargets and HttpPushUriTargetsBusy are written here.")
     inside.push_targets[:] = [str(target) for target in targets]
+    if isinstance(busy, bool):
+        inside.reserved[:] = ["somebody"] if busy else []
     return Answer(204)
 
 
 def list_firmware(inside: Interior, call: Call) -> Answer:
-    return collection(INVENTORY, "SoftwareInventory", [f"{INVENTORY}/{part}" for part in inside.firmware])
+    return collection(
+        INVENTORY, "SoftwareInventory", [f"{INVENTORY}/{part}" for part in (*inside.firmware, *inside.staged)]
+    )
 
 
 def show_firmware(inside: Interior, call: Call, part: str) -> Answer:
     path, versions = f"{INVENTORY}/{part}", inside.firmware
+    if part in inside.staged:
+        name, version = inside.staged[part] or ("damaged", "0")
+        return resource(path, "SoftwareInventory.v1_10_0", name, Version=version, Updateable=True)
     if part not in versions:
         raise not_found(path)
     for machine in inside.machines.values():
@@ -132,6 +146,8 @@ def simple_update(inside: Interior, call: Call) -> Answer:
         raise Refusal(400, "ActionParameterMissing", "The action SimpleUpdate requires TransferProtocol.")
     if form == "bare" and "://" in url:
         raise Refusal(400, "ActionParameterValueFormatError", "ImageURI has no scheme: TransferProtocol tells it.")
+    if inside.quirks.push_form == "staged" and url.rpartition("/")[2] in inside.staged:
+        return _installed(inside, call, url)
     whole = url if "://" in url else f"{str(protocol).lower()}://{url}"
     with tempfile.TemporaryFile() as file:
         try:
@@ -143,7 +159,7 @@ def simple_update(inside: Interior, call: Call) -> Answer:
 
 def multipart_push(inside: Interior, call: Call) -> Answer:
     _offered(inside, call, "multipart")
-    _, fields, files = parse_form_data(call.request.environ)
+    _, fields, files = _form(inside, call)
     with contextlib.ExitStack() as received:
         for file in files.values():
             received.callback(file.close)
@@ -153,6 +169,8 @@ def multipart_push(inside: Interior, call: Call) -> Answer:
             parameters = None
         if not isinstance(parameters, dict) or "UpdateFile" not in files:
             raise Refusal(400, "PropertyMissing", "UpdateParameters and UpdateFile are required parts.")
+        if inside.quirks.push_oem_demanded and "ImageType" not in fields.get("OemParameters", ""):
+            raise Refusal(400, "PropertyMissing", "OemParameters is a required part.")
         if inside.quirks.update_time_demanded and "@Redfish.OperationApplyTime" not in parameters:
             raise Refusal(400, "PropertyMissing", "@Redfish.OperationApplyTime is a required part of UpdateParameters.")
         return _started(inside, call, _told(files["UpdateFile"].stream), "The image is damaged.", _targets(parameters))
@@ -160,11 +178,102 @@ def multipart_push(inside: Interior, call: Call) -> Answer:
 
 def plain_push(inside: Interior, call: Call) -> Answer:
     _offered(inside, call, "push")
-    source = get_input_stream(call.request.environ)
+    source = _taken(inside, call)
     with tempfile.TemporaryFile() as file:
         while chunk := source.read(CHUNK):
             file.write(chunk)
         return _started(inside, call, _told(file), "The image is damaged.", tuple(inside.push_targets))
+
+
+def push_to_the_inventory(inside: Interior, call: Call) -> Answer:
+    """The image is there from then on, and installed by another request. What else is in the collection must have been looked at."""
+    if inside.quirks.push_form != "staged":
+        raise Refusal(405, "OperationNotAllowed", "Nothing is posted here.")
+    if call.request.header("If-Match") is None:
+        raise Refusal(412, "PreconditionFailed", "If-Match with the collection's ETag is required.")
+    _, _, files = _form(inside, call)
+    with contextlib.ExitStack() as received:
+        for file in files.values():
+            received.callback(file.close)
+        if "file" not in files:
+            raise Refusal(400, "PropertyMissing", "The part `file` is required.")
+        told = _told(files["file"].stream)
+    part = "Available-" + "-".join(told or ("damaged", "0"))
+    inside.staged[part] = told
+    return Answer(201, {"@odata.id": f"{INVENTORY}/{part}"}, {"Location": f"{INVENTORY}/{part}"})
+
+
+def install(inside: Interior, call: Call) -> Answer:
+    """A maker's own action."""
+    wanted = call.request.json().get("SoftwareIdentityURIs")
+    if inside.quirks.install_by != "oem" or not isinstance(wanted, list) or len(wanted) != 1:
+        raise Refusal(400, "ActionParameterMissing", "One of SoftwareIdentityURIs is installed.")
+    return _installed(inside, call, str(wanted[0]))
+
+
+def _installed(inside: Interior, call: Call, path: str) -> Answer:
+    part = path.rpartition("/")[2]
+    if part not in inside.staged:
+        raise not_found(path)
+    return _started(inside, call, inside.staged.pop(part), "The image is damaged.", ())
+
+
+def session_form(inside: Interior, call: Call) -> Answer:
+    """HPE's: the session's token as a cookie and as a field, and no Task."""
+    if inside.quirks.push_form != "session-form":
+        raise not_found(FORM)
+    _, fields, files = _form(inside, call)
+    with contextlib.ExitStack() as received:
+        for file in files.values():
+            received.callback(file.close)
+        if not call.token or {fields.get("sessionKey"), call.request.header("Cookie")} != {
+            call.token,
+            f"sessionKey={call.token}",
+        }:
+            raise Refusal(403, "NoValidSession", "sessionKey is required.")
+        options = json.loads(fields.get("parameters", "{}"))
+        if options.get("UpdateTarget") is not True or "file" not in files:
+            raise Refusal(400, "PropertyMissing", "The form is not whole.")
+        _started(inside, call, _told(files["file"].stream), "The image is damaged.", ())
+    return Answer(200, {})
+
+
+def _state(inside: Interior) -> str:
+    """As HPE's service tells it."""
+    words = {"Running": "Updating", "Completed": "Complete", "Exception": "Error"}
+    updates = [task for task in inside.tasks.listed() if task.about == SERVICE]
+    return words[updates[-1].state] if updates else "Idle"
+
+
+def _form(inside: Interior, call: Call) -> Any:
+    """Stream, fields and files of a form."""
+    environ = {**call.request.environ, "wsgi.input": _taken(inside, call), "wsgi.input_terminated": True}
+    return parse_form_data(environ)
+
+
+def _taken(inside: Interior, call: Call) -> IO[bytes]:
+    source = get_input_stream(call.request.environ)
+    return (
+        source
+        if inside.quirks.push_bytes_s is None
+        else io.BufferedReader(_Slowly(source, inside.quirks.push_bytes_s), CHUNK)
+    )
+
+
+class _Slowly(io.RawIOBase):
+    """A body that is taken at a rate."""
+
+    def __init__(self, source: IO[bytes], bytes_s: int) -> None:
+        self._source, self._bytes_s = source, bytes_s
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        got = self._source.read(min(len(buffer), CHUNK))
+        time.sleep(len(got) / self._bytes_s)
+        buffer[: len(got)] = got
+        return len(got)
 
 
 def _started(
@@ -192,6 +301,7 @@ def _started(
     else:
         seconds, ends = inside.quirks.update_s, COMPLETED
     task = inside.tasks.start("Firmware update", seconds, effect, ends, SERVICE)
+    task.shown = inside.quirks.push_form != "session-form"
     if inside.quirks.update_task_named:
         return accepted(inside.tasks, task)
     return Answer(200, {})
@@ -217,7 +327,7 @@ def _offered(inside: Interior, call: Call, form: str) -> None:
         raise not_found(call.request.path)
 
 
-OWN_TASKS: Final = (SIMPLE, MULTIPART, PUSH)  # paths whose Tasks are begun here, with what the body held
+OWN_TASKS: Final = (SIMPLE, MULTIPART, PUSH, FORM, INSTALL)  # paths whose Tasks are begun here, with what the body held
 ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", r"/UpdateService", update_service),
     ("PATCH", r"/UpdateService", change_update_service),
@@ -226,4 +336,7 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("POST", r"/UpdateService/Actions/UpdateService\.SimpleUpdate", simple_update),
     ("POST", r"/UpdateService/upload", multipart_push),
     ("POST", r"/UpdateService/push", plain_push),
+    ("POST", r"/UpdateService/uploadFile", session_form),
+    ("POST", r"/UpdateService/FirmwareInventory", push_to_the_inventory),
+    ("POST", r"/UpdateService/Actions/Oem/OemUpdateService\.Install", install),
 )

@@ -40,6 +40,8 @@ class Interior:
     upkeep: Upkeep
     password_changed: Callable[[str, SecretStr], None]
     outlets: Outlets = field(default_factory=Outlets)
+    staged: dict[str, tuple[str, str] | None] = field(default_factory=dict)  # images that wait to be installed, by id
+    reserved: list[str] = field(default_factory=list)  # who has the targets of a plain push: nobody, or "somebody"
 
     def machine(self, system_id: str) -> Machine:
         try:

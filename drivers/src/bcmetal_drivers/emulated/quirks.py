@@ -69,6 +69,10 @@ class Quirks:
     update_protocol: str = (
         "optional"  # SimpleUpdate's TransferProtocol: or "demanded", "refused", "bare" (and no scheme in the URI)
     )
+    push_form: str = "plain"  # HttpPushUri takes the image alone; or "staged" (it is the inventory), "session-form"
+    push_oem_demanded: bool = False  # a multipart push must bring AMI's OemParameters
+    push_bytes_s: int | None = None  # how fast an image is taken
+    install_by: str = "simple"  # a staged image: by SimpleUpdate, or "oem", a maker's action
     update_time_demanded: bool = False  # a multipart push must say when
     update_task_named: bool = True  # an update is answered 202 with its Task, else 200 and nothing more
     update_largest: int | None = None  # MaxImageSizeBytes

@@ -84,7 +84,7 @@ def task_service(inside: Interior, call: Call) -> Answer:
 
 
 def list_tasks(inside: Interior, call: Call) -> Answer:
-    return collection(TASKS, "Task", [task.path for task in inside.tasks.listed()])
+    return collection(TASKS, "Task", [task.path for task in inside.tasks.listed() if task.shown])
 
 
 def show_task(inside: Interior, call: Call, task_id: str) -> Answer:

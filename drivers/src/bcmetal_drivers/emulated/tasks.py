@@ -25,6 +25,7 @@ class Task:
     about: str = ""  # the resource that it works on
     state: str = "Running"
     message: str = ""  # why it failed
+    shown: bool = True  # among the Tasks; else it is nothing but work under way
 
     @property
     def path(self) -> str:

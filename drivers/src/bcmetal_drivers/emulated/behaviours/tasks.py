@@ -57,6 +57,24 @@ BEHAVIOURS: Final = (
         quirks={"update_lie": "unchanged"},
     ),
     Behaviour(
+        name="push-by-form",
+        about="A ProLiant that fetches no firmware: it is sent by HPE's form, within a session, and no Task is named.",
+        setup={"maker": "hpe"},
+        quirks={"update_forms": ("push",), "push_form": "session-form"},
+    ),
+    Behaviour(
+        name="push-then-install",
+        about="An iDRAC that fetches no firmware: it is sent to the inventory, and installed from there by an action of the maker's.",
+        setup={"maker": "dell"},
+        quirks={"update_forms": ("push",), "push_form": "staged", "install_by": "oem"},
+    ),
+    Behaviour(
+        name="push-wants-an-image-type",
+        about="AMI's firmware: a push without OemParameters is refused.",
+        setup={"maker": "ami"},
+        quirks={"update_forms": ("multipart",), "push_oem_demanded": True},
+    ),
+    Behaviour(
         name="bios-after-a-reboot",
         about="A BIOS change waits for the next boot; meanwhile, and for a minute of that boot, the resource is answered 500.",
         quirks={"bios_post_s": 60.0},
