@@ -220,7 +220,7 @@ def test_a_push_has_longer_than_a_call_for_as_long_as_it_goes_on(redfish: Seat, 
     assert ended(bmc, bmc.push_firmware(path, (NIC,), told.append)).state is JobState.DONE
     assert time.monotonic() - began > 1.5
     assert told == sorted(told)
-    assert told[-1] == 1.0
+    assert 0.9 < told[-1] < 1.0
 
 
 class Enough(Exception):

@@ -72,7 +72,7 @@ class Upload:
     size: int
     before: bytes = b""
     after: bytes = b""
-    told: Callable[[float], None] | None = None  # how much of it went out, 0 to 1; what it raises ends the upload
+    told: Callable[[float], None] | None = None  # how much of it went out, below 1; what it raises ends the upload
 
     @property
     def length(self) -> int:
@@ -226,6 +226,9 @@ class Line:
         for chunk in body.chunks():
             yield chunk
             sent += len(chunk)
+            if sent == body.length:  # the BMC may begin: from here on it is an answer that is waited for
+                self._deadline.extend(self._limits.total_s)
+                return
             self._deadline.extend(last.left(self._limits.total_s, self._origin))
             if body.told is not None:
                 body.told(sent / body.length)
