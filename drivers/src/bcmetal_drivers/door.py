@@ -1,10 +1,11 @@
 """The door to one Redfish BMC: every request goes through here.
 
 1. The origin is pinned: a link or a redirect to another host is refused, and no token goes there.
-2. GETs may be sent once more when a kept-alive line was dropped. A write never is: its lost answer is MaybeSent. The one exception is a
+2. GETs may be sent once more when their line was dropped. A write never is: its lost answer is MaybeSent. The one exception is a
    write that was answered 401, which proves that it was not applied.
-3. One total deadline spans everything between `with door.call():` and its end; an upload moves it for as long as it goes on. Within it a GET that is answered 429 or 503 waits as long as
-   the BMC says, where that is a few seconds; a longer time, and a write's, is the caller's to wait for.
+3. One total deadline spans everything between `with door.call():` and its end; an upload moves it for as long as it goes on. Within it
+   a GET that is answered 429 or 503 waits as long as the BMC says, where that is a few seconds; a longer time, and a write's, is the
+   caller's to wait for.
 4. In observe mode no write passes, login and logout excepted.
 
 Inside, answers of 400 and above are raised as sushy's HTTPError family, so that what is tried in turn can tell them apart by their status;
@@ -333,8 +334,10 @@ class Door:
         query = quote(parts.query, safe="/%:@!$&'()*+,;=~-._?")
         return f"{path}?{query}" if query else path
 
-    def _send(self, method: str, path: str, headers: Mapping[str, str], body: bytes | Upload | None) -> Answer:
-        """One request; a GET once more when the kept-alive line turns out to be dropped."""
+    def _send(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes | Upload | None, *, again: bool = True
+    ) -> Answer:
+        """One request; a GET once more when its line, kept alive or new, turns out to be dropped."""
         self._asked = self.origin + path
         write = method != "GET"
         if self.memory.get("keepAlive") is False:  # it drops kept-alive lines: each request gets one of its own
@@ -352,8 +355,8 @@ class Door:
             dropped = isinstance(error, ConnectionError | ssl.SSLError) and not isinstance(error, TimeoutError)
             if kept and dropped:
                 self.memory["keepAlive"] = False
-                if not write:
-                    return self._send(method, path, headers, body)
+            if dropped and (kept or sent) and again and not write:
+                return self._send(method, path, headers, body, again=False)
             if write and sent and not isinstance(error, Malformed | Refused | Busy):
                 raise MaybeSent(f"{self._asked}: the {method} was sent, and its answer was lost") from error
             raise self._broken(error) from error

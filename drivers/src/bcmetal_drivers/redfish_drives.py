@@ -230,9 +230,9 @@ def _drive(found: _Found, find: Find) -> Drive:
 
 
 def _capacity(doc: Doc) -> int | None:
-    """In bytes. No drive has a few MiB: what says so counts MiB (Cisco UCS S3260, CIMC 4.1)."""
+    """In bytes. No drive has a few MiB: what says so counts MiB (Cisco UCS S3260, CIMC 4.1), of at most 32 TiB."""
     told = count(doc, "CapacityBytes")
-    return told * MIB if told is not None and told < 256 * MIB else told
+    return told * MIB if told is not None and told < 32 * MIB else told
 
 
 def _has_data(found: _Found, find: Find) -> bool | None:
