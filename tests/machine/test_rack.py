@@ -132,7 +132,8 @@ def test_a_ramdisk_calls_its_daemon_where_there_is_ipv6_alone(
         door = running.enter_context(socket.create_server((DAEMON_6, 0), family=socket.AF_INET6))
         door.settimeout(BOOT_S)
         root = pem_of([make_root("test", SystemClock().now()).certificate])
-        built = small_ramdisk(tmp_path / "ramdisk", f"https://[{DAEMON_6}]:{door.getsockname()[1]}", root)
+        with wire.outside():
+            built = small_ramdisk(tmp_path / "ramdisk", f"https://[{DAEMON_6}]:{door.getsockname()[1]}", root)
         medium = tmp_path / "medium.iso"
         shutil.copy(built.iso, medium)
         with medium.open("r+b") as file:

@@ -57,7 +57,8 @@ def test_what_is_missing_is_said_and_waited_for(tmp_path: Path) -> None:
     door.listens_at = DAEMON_4
     door.use_certificate(ca.IssuerKind.SERVER, (NAME,))
     with Wire() as wire, wire.inside(), door, a_machine(tmp_path / "machine", wire) as machine:
-        built = small_ramdisk(tmp_path / "ramdisk", f"https://{NAME}:{door.port}", door.root_pem)
+        with wire.outside():
+            built = small_ramdisk(tmp_path / "ramdisk", f"https://{NAME}:{door.port}", door.root_pem)
         right = tmp_path / "right.iso"
         shutil.copy(built.iso, right)
         with right.open("r+b") as medium:

@@ -151,7 +151,8 @@ def qemu_site(folder: Path, image: Path) -> Iterator[QemuSite]:
         wire = running.enter_context(Wire())
         running.enter_context(wire.inside())
         images = running.enter_context(FileServer(DAEMON_4, {"/small.raw": image}))
-        fingerprint = _install(folder, f"{images.url}/small.raw", image)
+        with wire.outside():
+            fingerprint = _install(folder, f"{images.url}/small.raw", image)
         settings = load(folder / "bcmetal.toml")
         network = settings.networks["provisioning"]
         running.enter_context(Dhcp(wire, folder / "dhcp", network_boot(network, settings.daemon)))

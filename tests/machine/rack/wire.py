@@ -54,6 +54,7 @@ class Wire:
         self.ipv4 = ipv4
         self._taps = 0
         self._bmcs = 0
+        self._outside = -1  # the namespace of whoever made this one
 
     @property
     def daemon(self) -> str:
@@ -71,6 +72,7 @@ class Wire:
 
     def __enter__(self) -> Self:
         _sweep()
+        self._outside = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
         _ip("netns", "add", self.name)
         self._ip("link", "set", "lo", "up")
         self._ip("address", "add", f"{DAEMON_BMC}/32", "dev", "lo")
@@ -83,6 +85,7 @@ class Wire:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         _ip("netns", "delete", self.name)
+        os.close(self._outside)
 
     def tap(self) -> str:
         """A new one on the bridge, for one machine's NIC."""
@@ -102,15 +105,27 @@ class Wire:
     @contextlib.contextmanager
     def inside(self) -> Iterator[None]:
         """This thread, and the threads and processes that it starts, are in the namespace."""
-        with open("/proc/thread-self/ns/net") as before, self.path.open() as there:
-            _enter(there.fileno())
-            try:
-                yield
-            finally:
-                _enter(before.fileno())
+        with self.path.open() as there, _entered(there.fileno()):
+            yield
+
+    @contextlib.contextmanager
+    def outside(self) -> Iterator[None]:
+        """This thread, inside until now, is where the wire was made: a package mirror is reached from there alone."""
+        with _entered(self._outside):
+            yield
 
     def _ip(self, *words: str) -> None:
         _ip("-n", self.name, *words)
+
+
+@contextlib.contextmanager
+def _entered(descriptor: int) -> Iterator[None]:
+    with open("/proc/thread-self/ns/net") as before:
+        _enter(descriptor)
+        try:
+            yield
+        finally:
+            _enter(before.fileno())
 
 
 def _enter(descriptor: int) -> None:
