@@ -9,8 +9,10 @@ from pathlib import Path
 from bcmetal_drivers.address import parse
 from bcmetal_drivers.connection import Credential, Limits, Trust, TrustKind
 from bcmetal_drivers.emulated.recorded import RecordedTree
-from bcmetal_drivers.emulated.recorded_front import RecordedBmc
+from bcmetal_drivers.emulated.recorded_front import RecordedBmc, RecordedService
+from bcmetal_drivers.emulated.recorded_line import driving
 from bcmetal_drivers.redfish import RedfishBmc
+from recorded.trees import Docs, tree_of
 
 LIMITS = Limits(connect_s=5, read_s=10, total_s=45)
 
@@ -28,3 +30,12 @@ def driven(
             yield bmc, served
         finally:
             bmc.close()
+
+
+@contextmanager
+def bmc_of(docs: Docs, failing: tuple[str, ...] = ()) -> Iterator[RedfishBmc]:
+    """The driver on a tree of our own, without a network. `failing`: paths that answer 500."""
+    service = RecordedService(tree_of(docs))
+    service.failing |= {path.lower(): 500 for path in failing}
+    with driving(service, Limits(connect_s=2, read_s=2, total_s=20)) as bmc:
+        yield bmc

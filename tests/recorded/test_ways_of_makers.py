@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from bcmetal_drivers.connection import Limits
-from bcmetal_drivers.emulated.recorded_front import RecordedService
-from bcmetal_drivers.emulated.recorded_line import driving
 from bcmetal_drivers.errors import AmbiguousSystem, ServerFault, Unsupported
-from bcmetal_drivers.redfish import RedfishBmc
 from bcmetal_drivers.resources import BootDevice, KeyReset
 from recorded import trees
-from recorded.trees import CHASSIS, GIB, MANAGER, ROOT, SYSTEM, Docs, a_cpu, a_gpu, collection, link, tree_of
+from recorded.bench import bmc_of
+from recorded.trees import CHASSIS, GIB, MANAGER, ROOT, SYSTEM, Docs, a_cpu, a_gpu, collection, link
 
 BOARD = f"{ROOT}/Systems/Baseboard"
 ERROR = {"error": {"code": "Base.1.4.GeneralError", "message": "A general error has occurred.", "@Message.ExtendedInfo": [
     {"MessageId": "Base.1.4.ResourceMissingAtURI", "Message": "The resource at the URI was not found.", "Severity": "Critical"},
 ]}}  # fmt: skip
-
-
-@contextmanager
-def bmc_of(docs: Docs, failing: tuple[str, ...] = ()) -> Iterator[RedfishBmc]:
-    service = RecordedService(tree_of(docs))
-    service.failing |= {path.lower(): 500 for path in failing}
-    with driving(service, Limits(connect_s=2, read_s=2, total_s=20)) as bmc:
-        yield bmc
 
 
 def beside_a_board_that_boots(**board: Any) -> Docs:

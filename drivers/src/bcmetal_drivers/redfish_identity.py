@@ -9,7 +9,7 @@ from bcmetal_drivers.redfish_chassis import Look, around
 from bcmetal_drivers.redfish_document import key, links, text
 from bcmetal_drivers.redfish_maker import maker_of, manager_of
 from bcmetal_drivers.redfish_nics import Nics
-from bcmetal_drivers.redfish_parts import Part, said
+from bcmetal_drivers.redfish_parts import Part, said, serial_of
 from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.resources import BmcInfo, Identity
 
@@ -28,7 +28,7 @@ def identity_of(look: Look, found: Iterable[Part]) -> Identity:
     return Identity(
         system_path=look.tree.system_path(),
         product_uuid=text(system, "UUID"),
-        serial=text(system, "SerialNumber") or _chassis_serial(look),
+        serial=serial_of(system) or _chassis_serial(look) or text(system, "SerialNumber"),
         sku=text(system, "SKU"),
         manufacturer=text(system, "Manufacturer"),
         model=text(system, "Model"),
@@ -39,7 +39,7 @@ def identity_of(look: Look, found: Iterable[Part]) -> Identity:
 
 
 def _chassis_serial(look: Look) -> str | None:
-    """For a system without one: of the only chassis that it names, where that holds no other system.
+    """For a system without one, or with a word in its place: of the only chassis that it names, where that holds no other system.
 
     Where that is a board of it (NVIDIA GB200 names its BMC's), of the only chassis around it that is none.
     """
@@ -50,7 +50,7 @@ def _chassis_serial(look: Look) -> str | None:
         around = [doc for _, doc in look.chassis if here in map(key, links(doc, "Links", "ComputerSystems"))]
         own = [doc for doc in around if not is_a_board(doc)]
     shared = any(len(links(doc, "Links", "ComputerSystems")) > 1 for doc in own)
-    return text(own[0], "SerialNumber") if len(own) == 1 and not shared else None
+    return serial_of(own[0]) if len(own) == 1 and not shared else None
 
 
 def bmc_info(tree: Tree) -> BmcInfo:

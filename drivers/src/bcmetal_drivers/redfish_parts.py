@@ -11,8 +11,13 @@ from bcmetal_drivers.redfish_document import Doc, dig, number, text
 Part = Mapping[str, object]
 
 NOTHING: Final = frozenset(
-    {"n/a", "na", "none", "null", "unknown", "not available", "not specified", "not present", "no dimm", "undefined"}
-)
+    {
+        "n/a", "na", "none", "null", "nil", "(null)", "(null string)", "unknown", "undefined", "unspecified", "invalid", "empty",
+        "not available", "not applicable", "not specified", "not present", "not provided", "no dimm", "default string",
+        "to be filled by o.e.m.", "to be filled by oem", "o.e.m.", "oem",
+        "system serial number", "chassis serial number", "base board serial number",
+    }
+)  # fmt: skip
 LARGEST: Final = 2**63
 
 

@@ -6,6 +6,7 @@ A placeholder is what a maker left in place of an identity; a site adds its own 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from itertools import pairwise
 
 _HEX32 = re.compile(r"[0-9a-f]{32}")
@@ -14,10 +15,10 @@ _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 _UUID_PLACEHOLDERS = frozenset(
     {
         "03000200040005000006000700080009",
-        "000102030405060708090a0b0c0d0e0f",
-        "0102030405060708090a0b0c0d0e0f10",
         "123456781234567890abcddeefaabbcc",
         "12345678123456781234567812345678",
+        "1234567890abcdef1234567890abcdef",
+        "112233445566778899aabbccddeeff00",
         "10000000000080000040000000000000",
         "4c4c4544000010108010c4c04f313233",
         "3139313835385a433135353130323750",
@@ -27,23 +28,41 @@ _UUID_PLACEHOLDER_STARTS = ("0123456789abcdef", "deadbeefdead", "ffffff00ffff")
 _SERIAL_PLACEHOLDERS = frozenset(
     {
         "",
-        "to be filled by o.e.m.",
-        "default string",
-        "system serial number",
-        "chassis serial number",
-        "base board serial number",
+        "tobefilledbyoem",
+        "tobefilled",
+        "defaultstring",
+        "default",
+        "systemserialnumber",
+        "systemserialnumb",
+        "chassisserialnumber",
+        "baseboardserialnumber",
+        "serialnumber",
+        "systemserial",
+        "sernum0",
         "none",
-        "n/a",
-        "not specified",
-        "not applicable",
-        "not available",
+        "na",
+        "nil",
+        "null",
+        "nullstring",
+        "empty",
+        "notspecified",
+        "notapplicable",
+        "notavailable",
+        "notpresent",
+        "notprovided",
+        "notset",
+        "notfound",
         "unknown",
+        "undefined",
+        "unspecified",
         "invalid",
         "oem",
-        "enter serial",
-        "(null string)",
+        "enterserial",
+        "tbd",
+        "0123456789abcdef",
     }
 )
+_NO_WORD = re.compile(r"[\W_]+")
 _MAC_PLACEHOLDER_STARTS = ("00:50:56:c0:", "0a:00:27:00:00:00", "02:00:4e:43:50:49", "00:a0:c6:00:00:00")
 TEXT_LIMIT = 128
 
@@ -67,11 +86,16 @@ def usable_uuid(normal: str) -> bool:
     for digits in (normal, swapped(normal)):
         if digits in _UUID_PLACEHOLDERS or digits.startswith(_UUID_PLACEHOLDER_STARTS):
             return False
-        if len(set(digits)) == 1 or len({digits[i : i + 2] for i in range(0, 32, 2)}) == 1:
+        if _counts(int(one, 16) for one in digits) or _counts(bytes.fromhex(digits), 256):
             return False
         if digits.endswith("0" * 20):
             return False
     return True
+
+
+def _counts(values: Iterable[int], modulus: int = 16) -> bool:
+    """Whether each value is as far from the one before as the next: 00112233…, 0123…, all of one digit."""
+    return len({(b - a) % modulus for a, b in pairwise(values)}) == 1
 
 
 def normal_serial(text: str) -> str:
@@ -79,7 +103,8 @@ def normal_serial(text: str) -> str:
 
 
 def usable_serial(normal: str) -> bool:
-    if normal in _SERIAL_PLACEHOLDERS or len(set(normal)) <= 1 or set(normal) <= {"0", "1"}:
+    bare = _NO_WORD.sub("", normal)  # makers differ in the blanks and dots of these words
+    if bare in _SERIAL_PLACEHOLDERS or len(set(bare)) <= 1 or set(bare) <= {"0", "1"}:
         return False
     return not (normal.isdecimal() and all((int(b) - int(a)) % 10 == 1 for a, b in pairwise(normal)))
 
