@@ -16,7 +16,7 @@ import pytest
 from pydantic import SecretStr
 from pyghmi.ipmi.private import session as pyghmi_session
 
-from bcmetal_drivers import ipmi_session
+from bcmetal_drivers import ipmi_packets
 from bcmetal_drivers.capabilities import (
     Accounts,
     Baseline,
@@ -393,9 +393,9 @@ def test_no_thread_and_no_session_stays_behind() -> None:
 
 
 def test_pyghmi_is_behind_one_door() -> None:
-    """Its framing in the session, its tables of words, its reading of FRUs; nothing else of the drivers knows that there is one."""
-    package = Path(ipmi_session.__file__).parent
+    """Its framing in the packets, its tables of words, its reading of FRUs; nothing else of the drivers knows that there is one."""
+    package = Path(ipmi_packets.__file__).parent
     using = {
         path.name for path in package.glob("*.py") if re.search(r"^\s*(import|from) pyghmi", path.read_text(), re.M)
     }
-    assert using == {"ipmi_session.py", "ipmi_words.py", "ipmi_fru.py"}
+    assert using == {"ipmi_packets.py", "ipmi_words.py", "ipmi_fru.py"}

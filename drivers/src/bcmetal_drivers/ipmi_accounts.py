@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from bcmetal_drivers.connection import Credential
 from bcmetal_drivers.errors import Malformed, MaybeSent, NotAsAsked, Refused, Transient
 from bcmetal_drivers.ipmi_door import Command, IpmiDoor
-from bcmetal_drivers.ipmi_values import PASSWORD_LIMIT, PRIVILEGES, USERNAME_LIMIT
+from bcmetal_drivers.ipmi_values import PASSWORD_LIMIT, PASSWORD_LIMIT_1_5, PRIVILEGES, USERNAME_LIMIT
 from bcmetal_drivers.resources import Account
 
 GET_USER_ACCESS: Final = Command("Get User Access", 0x06, 0x44)
@@ -23,7 +23,6 @@ SLOTS_LIMIT: Final = 63
 ROLES: Final[Mapping[int, str]] = {1: "CALLBACK", 2: "USER", 3: "OPERATOR", 4: "ADMINISTRATOR", 5: "OEM"}
 SET, TEST = 0x02, 0x03
 TEST_FAILED: Final = (0x80, 0x81)  # wrong password; right password of another size
-OLD_SIZE: Final = 16
 SIZE_REFUSED: Final = (0xC7, 0xC8, 0xCC)
 
 
@@ -102,7 +101,7 @@ def set_password(door: IpmiDoor, username: str, password: SecretStr, chosen: str
     if role is None or door.proves(new, role) is not False:
         return
     what = f"{door.address}: acknowledged the new password of slot {slot}, and refuses a login with it"
-    hint = f"; perhaps it keeps only {OLD_SIZE} bytes" if len(secret) > OLD_SIZE else ""
+    hint = f"; perhaps it keeps only {PASSWORD_LIMIT_1_5} bytes" if len(secret) > PASSWORD_LIMIT_1_5 else ""
     if username == door.credential.username:
         write_password(door, slot, door.credential.password.get_secret_value().encode())
         hint += "; the old one was put back"
@@ -113,8 +112,8 @@ def write_password(door: IpmiDoor, slot: int, secret: bytes) -> int:
     """Set it, and return the form in which the BMC took it: 20 bytes, or the 16 of IPMI 1.5."""
     size = PASSWORD_LIMIT
     answer = door.write(SET_USER_PASSWORD, _password_request(slot, SET, secret, size))
-    if answer.code in SIZE_REFUSED and len(secret) <= OLD_SIZE:
-        size = OLD_SIZE
+    if answer.code in SIZE_REFUSED and len(secret) <= PASSWORD_LIMIT_1_5:
+        size = PASSWORD_LIMIT_1_5
         answer = door.write(SET_USER_PASSWORD, _password_request(slot, SET, secret, size))
     door.check(SET_USER_PASSWORD, answer)
     return size

@@ -5,19 +5,14 @@ The challenge comes before the BMC has proved anything, so that whoever answers 
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 import struct
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from bcmetal_drivers.errors import Busy, InsecureTransport, Refused, RejectedCredentials, TimedOut
+from bcmetal_drivers.ipmi_packets import IpmiPackets
+from bcmetal_drivers.ipmi_values import PASSWORD_LIMIT_1_5, USERNAME_LIMIT, Answer, Deadline
 
-if TYPE_CHECKING:
-    from bcmetal_drivers.ipmi_session import IpmiSession
-    from bcmetal_drivers.ipmi_values import Answer, Deadline
-
-PASSWORD_LIMIT: Final = 16
-USERNAME_BYTES: Final = 16
 GET_CHALLENGE, ACTIVATE = 0x39, 0x3A
 MD5: Final = 2
 WAITS_S: Final = (1.0, 2.0)
@@ -26,19 +21,14 @@ UNKNOWN_NAME: Final = (0x81, 0x82)  # of Get Session Challenge
 ROLE: Final = (0x85, 0x86)
 
 
-def auth_code(password: bytes, session: int, sequence: int, payload: bytes) -> bytes:
-    """IPMI 1.5, section 18.15.1: MD5 over password, session, message, sequence number, password."""
-    padded = password.ljust(PASSWORD_LIMIT, b"\x00")
-    message = padded + struct.pack("<I", session) + payload + struct.pack("<I", sequence) + padded
-    return hashlib.md5(message, usedforsecurity=False).digest()
-
-
-def log_in(session: IpmiSession, deadline: Deadline) -> None:
-    """Get Session Challenge, Activate Session. Raises a DriverError."""
-    if len(session.password) > PASSWORD_LIMIT:
-        raise Refused(f"{session.address}: the password is longer than the {PASSWORD_LIMIT} bytes that IPMI 1.5 takes")
+def log_in(session: IpmiPackets, deadline: Deadline) -> None:
+    """Get Session Challenge, Activate Session. Raises a DriverError. `session` has a socket, and nobody is logged in on it."""
+    if len(session.password) > PASSWORD_LIMIT_1_5:
+        raise Refused(
+            f"{session.address}: the password is longer than the {PASSWORD_LIMIT_1_5} bytes that IPMI 1.5 takes"
+        )
     session.ipmiversion, session.authtype, session.sessionid, session.sequencenumber = 1.5, 0, 0, 0
-    name = session.userid.ljust(USERNAME_BYTES, b"\x00")
+    name = session.userid.ljust(USERNAME_LIMIT, b"\x00")
     answer = _asked(session, GET_CHALLENGE, bytes((MD5,)) + name, deadline)
     if answer.code in UNKNOWN_NAME:
         raise RejectedCredentials(f"{session.address}: refuses this user name (code 0x{answer.code:02x})")
@@ -60,7 +50,7 @@ def log_in(session: IpmiSession, deadline: Deadline) -> None:
     session.remseqnumber = None
 
 
-def _asked(session: IpmiSession, command: int, data: bytes, deadline: Deadline) -> Answer:
+def _asked(session: IpmiPackets, command: int, data: bytes, deadline: Deadline) -> Answer:
     answer = session.exchange(0x06, command, data, WAITS_S, deadline)
     if answer is None:  # what is signed with another password is met with silence
         raise (RejectedCredentials if command == ACTIVATE else TimedOut)(

@@ -10,10 +10,10 @@ from typing import Final
 from pydantic import SecretStr
 
 from bcmetal_drivers.errors import DriverError, MaybeSent, NotAsAsked, Permanent, Refused, Unsupported
-from bcmetal_drivers.ipmi_accounts import OLD_SIZE, SET_USER_PASSWORD, Slot, read_slots, test_password, write_password
+from bcmetal_drivers.ipmi_accounts import SET_USER_PASSWORD, Slot, read_slots, test_password, write_password
 from bcmetal_drivers.ipmi_door import Command, IpmiDoor
 from bcmetal_drivers.ipmi_lan import channels
-from bcmetal_drivers.ipmi_values import PASSWORD_LIMIT, PRIVILEGES, USERNAME_LIMIT
+from bcmetal_drivers.ipmi_values import PASSWORD_LIMIT, PASSWORD_LIMIT_1_5, PRIVILEGES, USERNAME_LIMIT
 from bcmetal_drivers.resources import Account, AccountPolicy
 
 SET_USER_ACCESS: Final = Command("Set User Access", 0x06, 0x43)
@@ -107,7 +107,7 @@ def close_null_users(door: IpmiDoor) -> None:
 
 def _empty(door: IpmiDoor, number: int) -> None:
     with suppress(Permanent):
-        write_password(door, number, secrets.token_hex(OLD_SIZE // 2).encode())
+        write_password(door, number, secrets.token_hex(PASSWORD_LIMIT_1_5 // 2).encode())
     _switch(door, number, on=False)
     _access(door, number, NO_ACCESS, messaging=False)
     if number > NULL_USER:
@@ -127,7 +127,7 @@ def _is_own(door: IpmiDoor, slot: Slot) -> bool:
     if slot.name != door.credential.username:
         return False
     secret = door.credential.password.get_secret_value().encode()
-    sizes = [size for size in (PASSWORD_LIMIT, OLD_SIZE) if len(secret) <= size]
+    sizes = [size for size in (PASSWORD_LIMIT, PASSWORD_LIMIT_1_5) if len(secret) <= size]
     return not all(test_password(door, slot.number, secret, size) is False for size in sizes)
 
 
@@ -139,7 +139,7 @@ def _switch(door: IpmiDoor, number: int, on: bool) -> None:
     request = bytes((number, ENABLE if on else DISABLE))
     answer = door.write(SET_USER_PASSWORD, request)
     if answer.code == WRONG_LENGTH:  # some want a password's room in it nevertheless
-        answer = door.write(SET_USER_PASSWORD, request + bytes(OLD_SIZE))
+        answer = door.write(SET_USER_PASSWORD, request + bytes(PASSWORD_LIMIT_1_5))
     door.check(SET_USER_PASSWORD, answer)
 
 

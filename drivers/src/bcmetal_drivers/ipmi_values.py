@@ -14,6 +14,7 @@ from bcmetal_drivers.errors import Refused
 
 USERNAME_LIMIT: Final = 16
 PASSWORD_LIMIT: Final = 20
+PASSWORD_LIMIT_1_5: Final = 16  # IPMI 1.5, and what some BMCs of 2.0 store
 KG_LIMIT: Final = 20
 PRIVILEGES: Final[Mapping[str, int]] = {"USER": 2, "OPERATOR": 3, "ADMINISTRATOR": 4}
 
