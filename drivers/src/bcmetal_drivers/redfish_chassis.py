@@ -36,7 +36,8 @@ def around(look: Look) -> Look:
     found: dict[str, tuple[str, Doc]] = {}
     if beside is not None:
         found = {key(path): (path, doc) for path, doc in reading.documents(link(tree.root(), "Chassis"))}
-    waiting = list(links(look.system, "Links", "Chassis"))
+    waiting = [path for _, doc in found.values() for path in links(doc, "Links", "Contains")]
+    waiting += links(look.system, "Links", "Chassis")
     while waiting and len(found) < DEVICES:
         path = waiting.pop()
         if key(path) not in found:

@@ -1,4 +1,4 @@
-"""Drives and volumes over Redfish, and the BMC's own erase of drives (Drive.SecureErase)."""
+"""Drives over Redfish, and the BMC's own erase of drives (Drive.SecureErase)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import sushy.exceptions
 
 from bcmetal_drivers.errors import Refused, Unsupported
 from bcmetal_drivers.redfish_actions import APPLY_TIME, Action, action
-from bcmetal_drivers.redfish_chassis import Look
+from bcmetal_drivers.redfish_chassis import Look, around
 from bcmetal_drivers.redfish_document import Doc, dig, key, link, links, number, text
 from bcmetal_drivers.redfish_parts import count, first, health, is_absent, order, place, said, serial_of
 from bcmetal_drivers.redfish_tasks import read_job, started
 from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.refusals import all_words, refusal
-from bcmetal_drivers.resources import Drive, Job, Volume
+from bcmetal_drivers.resources import Drive, Job
 from bcmetal_drivers.wire import Answer
 
 SECURE_ERASE: Final = "#Drive.SecureErase"
@@ -26,10 +26,6 @@ SANITIZATIONS: Final = ("BlockErase", "CryptographicErase", "Overwrite")  # the 
 MEDIA: Final = {"SSD": "ssd", "HDD": "hdd"}
 NVME: Final = ("nvme", "pcie")  # protocols; iDRAC 9 says PCIe of NVMe drives
 NAMES: Final = ("NAA", "EUI", "UUID", "NGUID")
-RAID_OF: Final = {  # VolumeType, of before RAIDType
-    "NonRedundant": "RAID0", "Mirrored": "RAID1", "StripedWithParity": "RAID5", "SpannedMirrors": "RAID10",
-    "SpannedStripesWithParity": "RAID50",
-}  # fmt: skip
 VIRTUAL: Final = re.compile(r"\bvirtual (cd|dvd|floppy|h-?disk|disk|media|usb)", re.IGNORECASE)  # models of drives
 MIB: Final = 1024**2
 DEVICES: Final = 512
@@ -101,16 +97,35 @@ def erase_job(tree: Tree, ref: str) -> Job:
     return read_job(tree.door, ref)
 
 
-def _all(tree: Tree) -> Iterator[_Found]:
-    """All drives of the system's storage, each once; where no storage has any, those of its chassis."""
-    system = tree.system()
-    found = False
-    for one in _of_storages(tree, tree.find, system):
-        found = True
-        yield one
-    if not found:
-        for path in links(system, "Links", "Chassis"):
-            yield from _of_chassis(tree, tree.find, tree.find(path) or {})
+def _all(tree: Tree) -> tuple[_Found, ...]:
+    """All drives, each once: of the system's storage, and those that only its chassis list. Raises what keeps any of them from being seen;
+    a chassis that cannot be read counts where no storage has a drive.
+    """
+    with tree.reading() as reading:
+        look = around(Look(tree, reading, tree.system()))
+        found = list(_of_storages(tree, tree.find, look.system))
+        for path in links(look.system, "Links", "Chassis") if not found else ():
+            tree.find(path)
+        for _, chassis in look.chassis:
+            found += _of_chassis(tree, tree.find, chassis)
+    return tuple(_each_once(found))
+
+
+def _each_once(listed: Iterable[_Found]) -> Iterator[_Found]:
+    """One that the chassis list by another path is told by its serial number.
+
+    Not the empty bays, and not the BMC's own virtual media, which AMI's BMCs list among the host's USB drives.
+    """
+    seen: set[str] = set()
+    serials: set[str] = set()
+    for found in listed:
+        serial, model = serial_of(found.doc), said(found.doc, "Model")
+        if key(found.path) in seen or is_absent(found.doc) or not (serial or model) or VIRTUAL.search(model or ""):
+            continue
+        seen.add(key(found.path))
+        if found.storage is not None or serial not in serials:
+            serials |= {serial} if serial else set()
+            yield found
 
 
 # ---------------------------------------------------------------- the inventory
@@ -122,37 +137,10 @@ def drives_seen(look: Look) -> Iterator[Drive]:
     in_chassis = [one for _, chassis in look.chassis for one in _of_chassis(reading, reading.lenient, chassis)]
     for _, storage in reading.documents(link(look.system, "Storage")):
         list(reading.documents(link(storage, "Volumes")))  # all at once, before the drives name them one by one
-    seen: set[str] = set()
-    serials: set[str] = set()
-    for found in (*_of_storages(reading, reading.lenient, look.system), *in_chassis):
-        drive = _drive(found, reading.lenient)
-        if key(found.path) not in seen and _is_a_drive(found.doc, drive):
-            seen.add(key(found.path))
-            if found.storage is not None or drive.serial not in serials:
-                serials.update({drive.serial} - {""})
-                yield drive
-    if not seen:
+    found = list(_each_once((*_of_storages(reading, reading.lenient, look.system), *in_chassis)))
+    yield from (_drive(one, reading.lenient) for one in found)
+    if not found:
         yield from _simple(look)
-
-
-def _is_a_drive(doc: Doc, drive: Drive) -> bool:
-    """Not an empty bay, and not the BMC's own virtual media, which AMI's BMCs list among the host's USB drives."""
-    return not is_absent(doc) and bool(drive.serial or drive.model) and not VIRTUAL.search(drive.model or "")
-
-
-def volumes_seen(look: Look) -> Iterator[Volume]:
-    for _, storage in look.reading.documents(link(look.system, "Storage")):
-        for path, doc in look.reading.documents(link(storage, "Volumes")):
-            kind = said(doc, "RAIDType") or RAID_OF.get(text(doc, "VolumeType") or "")
-            on = (look.reading.lenient(drive) for drive in links(doc, "Links", "Drives"))
-            yield Volume(
-                ref=path,
-                name=said(doc, "DisplayName") or said(doc, "Name") or path.rpartition("/")[2],
-                raid=kind if kind and kind.upper().startswith("RAID") else None,
-                capacity_bytes=count(doc, "CapacityBytes"),
-                drives=tuple(sorted(serial for drive in on if (serial := said(drive, "SerialNumber")))),
-                health=health(doc),
-            )
 
 
 def in_order(found: Iterable[Drive]) -> tuple[Drive, ...]:

@@ -8,7 +8,7 @@ from typing import Final
 from bcmetal_drivers.redfish_boot import mode_of, secure_boot_of
 from bcmetal_drivers.redfish_chassis import Look, around, fans, pcie_devices, pcie_part, power_supplies, tpm_of
 from bcmetal_drivers.redfish_document import Doc, link
-from bcmetal_drivers.redfish_drives import drives_seen, in_order, volumes_seen
+from bcmetal_drivers.redfish_drives import drives_seen, in_order
 from bcmetal_drivers.redfish_firmware_list import versions
 from bcmetal_drivers.redfish_identity import bmc_info, identity_of
 from bcmetal_drivers.redfish_memory import dimms, memory_bytes
@@ -20,6 +20,7 @@ from bcmetal_drivers.redfish_processors import cpus, from_summary, gpus, of_mode
 from bcmetal_drivers.redfish_reading import Reading
 from bcmetal_drivers.redfish_sections import Sections
 from bcmetal_drivers.redfish_tree import Tree
+from bcmetal_drivers.redfish_volumes import volumes_seen
 from bcmetal_drivers.resources import BmcInfo, Identity, Inventory
 
 WHOLE: Final = ("ok", "absent")

@@ -6,7 +6,7 @@ Deleting a volume takes its data out of sight and no further: the drives hold it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,8 +15,9 @@ import sushy.exceptions
 from bcmetal_drivers.door import tolerated
 from bcmetal_drivers.errors import DriverError, MaybeSent, NotAsAsked, Refused, Unsupported
 from bcmetal_drivers.redfish_actions import APPLY_TIME, NEXT_FORM, apply_times
-from bcmetal_drivers.redfish_document import Doc, dig, key, link, links, number, text
-from bcmetal_drivers.redfish_power import health_of
+from bcmetal_drivers.redfish_chassis import Look
+from bcmetal_drivers.redfish_document import Doc, dig, key, link, links, text
+from bcmetal_drivers.redfish_parts import count, health, said
 from bcmetal_drivers.redfish_tasks import started
 from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.refusals import all_words, refusal
@@ -36,6 +37,7 @@ SAID_BY_OLD: Final = {
     "Mirrored": "RAID1",
     "StripedWithParity": "RAID5",
     "SpannedMirrors": "RAID10",
+    "SpannedStripesWithParity": "RAID50",
 }
 RAW: Final = "RawDevice"  # a whole drive by itself, which some list among the volumes: nothing that was made
 
@@ -127,22 +129,33 @@ def _all(tree: Tree) -> Iterator[_Storage]:
 def _volumes_of(tree: Tree, storage: _Storage) -> Iterator[Volume]:
     serials = {key(path): serial for serial, path in storage.drives.items()}
     for path, doc in tree.documents(storage.volumes):
-        if text(doc, "VolumeType") == RAW:
-            continue
-        capacity = number(doc, "CapacityBytes")
-        made_of = (serials.get(key(drive)) for drive in links(doc, "Links", "Drives"))
-        yield Volume(
-            ref=path,
-            name=text(doc, "DisplayName") or text(doc, "Name") or path.rpartition("/")[2],
-            raid=_raid_of(doc),
-            capacity_bytes=int(capacity) if capacity else None,
-            drives=tuple(serial for serial in made_of if serial),
-            health=health_of(doc),
-        )
+        if not _is_raw(doc):
+            yield _volume(path, doc, (serials.get(key(drive)) for drive in links(doc, "Links", "Drives")))
 
 
-def _raid_of(doc: Doc) -> str | None:
-    return text(doc, "RAIDType") or SAID_BY_OLD.get(text(doc, "VolumeType") or "")
+def volumes_seen(look: Look) -> Iterator[Volume]:
+    """The same for an inventory, of all that can be read."""
+    for _, storage in look.reading.documents(link(look.system, "Storage")):
+        for path, doc in look.reading.documents(link(storage, "Volumes")):
+            if not _is_raw(doc):
+                on = (look.reading.lenient(drive) for drive in links(doc, "Links", "Drives"))
+                yield _volume(path, doc, (said(drive, "SerialNumber") for drive in on))
+
+
+def _is_raw(doc: Doc) -> bool:
+    return text(doc, "VolumeType") == RAW
+
+
+def _volume(path: str, doc: Doc, on: Iterable[str | None]) -> Volume:
+    kind = said(doc, "RAIDType") or SAID_BY_OLD.get(text(doc, "VolumeType") or "")
+    return Volume(
+        ref=path,
+        name=said(doc, "DisplayName") or said(doc, "Name") or path.rpartition("/")[2],
+        raid=kind if kind and kind.upper().startswith("RAID") else None,
+        capacity_bytes=count(doc, "CapacityBytes"),
+        drives=tuple(sorted(serial for serial in on if serial)),
+        health=health(doc),
+    )
 
 
 def _is_there(tree: Tree, storage: _Storage, wanted: VolumeWanted) -> bool:
