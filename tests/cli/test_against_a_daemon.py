@@ -188,6 +188,7 @@ def test_one_refusal_does_not_stop_the_others(run: Run, node: str) -> None:
     answer = run("refresh", "nobody", node, "--wait", "--timeout", "60s")
     assert answer.code == 4
     assert "nobody: NOT_FOUND" in answer.err
+    assert "asked: tenant platform, pool demo\n" in answer.err
     assert f"{node}: refresh done" in answer.out
     doc = run("refresh", "nobody", node, "--json").doc
     assert doc["ok"] is False

@@ -171,6 +171,11 @@ def test_a_key_that_others_can_read_is_refused(profile: Profile, key_file: Path)
         Client(profile)
 
 
+def test_a_profile_that_is_not_there_is_said_with_what_writes_one(tmp_path: Path) -> None:
+    with pytest.raises(ProfileFault, match=r"client profile .*none\.toml: No such file or directory; `bcmetal init`"):
+        load_profile(tmp_path / "none.toml")
+
+
 def test_all_faults_of_a_profile_are_said_at_once(tmp_path: Path) -> None:
     path = tmp_path / "client.toml"
     path.write_text('adress = "x"\npool = 3\n')

@@ -51,9 +51,36 @@ def test_every_listed_command_can_be_imported() -> None:
 
 
 def test_an_unknown_command_is_a_usage_error() -> None:
-    result = CliRunner().invoke(cli, ["comission", "n"])
+    for words, meant in (
+        (["comission", "n"], "commission"),
+        (["node", "lst"], "list"),
+        (["--json", "dploy"], "deploy"),
+    ):
+        result = CliRunner().invoke(cli, words)
+        assert result.exit_code == 2
+        assert "No such command" in result.output
+        assert f"Did you mean '{meant}'?" in result.output
+    assert "Did you mean" not in CliRunner().invoke(cli, ["xyzzy"]).output
+
+
+def test_a_plan_of_what_is_no_verb_lists_the_verbs() -> None:
+    result = CliRunner().invoke(cli, ["plan", "fly", "n"])
     assert result.exit_code == 2
-    assert "No such command" in result.output
+    for verb in ("VERB", "commission", "power", "rotate-credentials"):
+        assert verb in result.output
+    assert "cleanup" not in result.output, "the daemon's own"
+
+
+@pytest.mark.parametrize(
+    ("module", "words"), [("bcmetal_drivers.emulated", []), ("bcmetal.cli.main", ["serve", "--demo"])]
+)
+def test_without_the_emulator_is_said_what_to_install(module: str, words: list[str]) -> None:
+    code = f"import runpy, sys; sys.modules['cheroot'] = None; runpy.run_module({module!r}, run_name='__main__')"
+    ended = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2
+    assert "cheroot is missing" in ended.stderr
+    assert "pip install './drivers[emulator]'" in ended.stderr
+    assert "Traceback" not in ended.stderr
 
 
 @pytest.mark.parametrize(

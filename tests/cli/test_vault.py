@@ -67,6 +67,7 @@ def test_file_and_code_give_back_the_key_that_opens_all_that_is_sealed(config: P
     file, out = tmp_path / "recovery.json", tmp_path / "key-again"
     told = invoke("vault", "recovery", "export", str(file), "--config", str(config))
     assert told.code == 0, told.err
+    assert f"bcmetal vault recovery verify {file} --config {config}" in told.err
     code = told.out.strip()
     assert file.stat().st_mode & 0o077 == 0
     key = (config.parent / "credentials" / "vault-key").read_text().strip()

@@ -106,7 +106,7 @@ def find_profile(named: Path | None) -> Profile:
             return load_profile(place)
     places = ", ".join(str(p) for p in default_places())
     raise ProfileFault(
-        f"no client profile found (looked at {places}): run `bcmetal init`, or name one with --profile or BCMETAL_PROFILE"
+        f"no client profile found (looked at {places}): run `bcmetal init`, or name one with --profile or BCMETAL_PROFILE; `bcmetal serve --demo` has one while it runs"
     )
 
 
@@ -114,7 +114,7 @@ def load_profile(path: Path) -> Profile:
     try:
         doc = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as e:
-        raise ProfileFault(f"{path}: {e.strerror}") from e
+        raise ProfileFault(f"client profile {path}: {e.strerror}; `bcmetal init` writes one") from e
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
         raise ProfileFault(f"{path}: {e}") from e
     known = {"address", "key_file", "fingerprint", "ca_file", "tenant", "pool"}

@@ -28,3 +28,10 @@ BMC does not tell (`volumes_shown=False`); while an erase runs, `Operations` nam
 BMCs bind addresses in 127.77.0.0/16 and download media from loopback only, each from its own address. `python -m
 bcmetal_drivers.emulated --state DIR` runs a rack as a process, told and judged through `control.RackClient`.
 """
+
+from __future__ import annotations
+
+
+def lacking(module: str | None) -> str:
+    """What to say where the extra `emulator` is not installed, of which `module` is part."""
+    return f"the emulated rack is not installed ({module} is missing): pip install './drivers[emulator]' in the folder of bcmetal's source"

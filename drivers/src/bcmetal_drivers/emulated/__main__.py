@@ -22,11 +22,19 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
-from bcmetal_drivers.emulated import recorded_process
-from bcmetal_drivers.emulated.behaviours import chosen, described, for_protocol
-from bcmetal_drivers.emulated.bmc import IPMI, REDFISH
-from bcmetal_drivers.emulated.control import Control, bmc_document, write_private
-from bcmetal_drivers.emulated.rack import Rack
+from bcmetal_drivers.emulated import lacking
+
+try:
+    from bcmetal_drivers.emulated import recorded_process
+    from bcmetal_drivers.emulated.behaviours import chosen, described, for_protocol
+    from bcmetal_drivers.emulated.bmc import IPMI, REDFISH
+    from bcmetal_drivers.emulated.control import Control, bmc_document, write_private
+    from bcmetal_drivers.emulated.rack import Rack
+except ModuleNotFoundError as e:
+    if (e.name or "").startswith("bcmetal_drivers"):
+        raise
+    sys.stderr.write(f"{lacking(e.name)}\n")
+    sys.exit(2)
 
 MANY: Final = 32  # from so many on they share their threads
 

@@ -179,7 +179,7 @@ def _keep_secrets(c: Connection, call: Call[models.Enroll], new: NewNode, bmc: B
     has = bmc.cred_ref is not None or any(row.slot == "current" for row in rows)
     if asked.username is None or asked.password is None:
         if asked.credential_ref is None and not has:
-            text = "is missing: give username and password, or credentialRef"
+            text = "is missing: give username and password, or credentialRef (`bcmetal`: --username or --credential)"
             raise InvalidInput([Fault("bmc.credentialRef", text)])
         if shared and asked.credential_ref is not None and asked.credential_ref != bmc.cred_ref:
             raise _differs("bmc.credentialRef")
@@ -196,7 +196,7 @@ def _keep_secrets(c: Connection, call: Call[models.Enroll], new: NewNode, bmc: B
 
 def _differs(field: str) -> Conflict:
     return Conflict(
-        "this BMC is enrolled already, with other credentials: leave them out, or use setBmcCredentials",
+        "this BMC is enrolled already, with other credentials: leave them out, or change them first (`bcmetal node credentials`)",
         reason="bmc-credentials-differ",
         field=field,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import sys
 from collections.abc import Mapping, Sequence
@@ -39,6 +40,16 @@ class LazyGroup(click.Group):
         if not isinstance(found, click.Command):
             raise TypeError(f"{entry.where} is no command")
         return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """An unknown command is refused with the one that was likely meant."""
+        name = args[0]
+        if name not in self.entries and not name.startswith("-"):
+            near = difflib.get_close_matches(name, self.entries, n=1)
+            ctx.fail(f"No such command {name!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for heading, entries in self.sections:

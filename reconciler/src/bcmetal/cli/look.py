@@ -15,6 +15,7 @@ from bcmetal.cli.session import Exit, Session, error_lines, exit_of, shared_opti
 from bcmetal.cli.tables import outline, print_pairs, print_table, switched_on, table_of
 from bcmetal.cli.targets import resolve
 from bcmetal.cli.words import COMMANDS, POWER, command_of, verb_words
+from bcmetal.states import SideVerb, Verb
 from bcmetal.text import ago, clean, moment, size, span
 
 _nodes = click.argument("nodes", nargs=-1, required=True, metavar="NODE...")
@@ -247,11 +248,19 @@ def plan(
         if nodes[0] not in POWER or len(nodes) == 1:
             raise click.UsageError(f"say which: plan power ACTION NODE..., with ACTION one of {', '.join(POWER)}")
         given["action"], nodes = POWER[nodes[0]], nodes[1:]
-    body = {"verb": _METHODS.get(verb, verb), "input": {k: v for k, v in given.items() if v is not None}}
+    method = _METHODS.get(verb, verb)
+    if method not in _PLANNED:
+        raise click.BadParameter(f"{verb!r} is none of {', '.join(map(_word, _PLANNED))}", param_hint="VERB")
+    body = {"verb": method, "input": {k: v for k, v in given.items() if v is not None}}
     _each(session, "plan", nodes, body, lambda answer: _plan(verb, answer))
 
 
-_METHODS = {command.removeprefix("node "): verb for verb, command in COMMANDS.items()}
+def _word(verb: str) -> str:
+    return command_of(verb).removeprefix("node ")
+
+
+_PLANNED = tuple(str(verb) for kind in (Verb, SideVerb) for verb in kind if verb is not SideVerb.CLEANUP)
+_METHODS = {_word(verb): verb for verb in COMMANDS}
 
 
 def _plan(verb: str, answer: dict[str, Any]) -> None:

@@ -31,7 +31,11 @@ def serve(config: Path | None, demo: bool, behaviours: str | None) -> None:
         try:
             from bcmetal.demo.keep import keep
         except ModuleNotFoundError as e:
-            raise click.UsageError(f"the emulated rack is not installed ({e.name}): pip install 'bcmetal[demo]'") from e
+            if (e.name or "").startswith("bcmetal"):
+                raise
+            from bcmetal_drivers.emulated import lacking
+
+            raise click.UsageError(lacking(e.name)) from e
         sys.exit(keep(_names(behaviours or "")))
     path = config_path(config)
     from bcmetal.daemon import run

@@ -44,7 +44,7 @@ _BY_CODE: Final = {
 _REMEDY: Final = {
     "UNAUTHENTICATED": "The key is unknown, expired or revoked: make one with `bcmetal key create` on the daemon's host.",
     "PERMISSION_DENIED": "The key has no grant for this in that pool: another pool is named with --pool; see [[grants]] in the daemon's configuration.",
-    "NOT_FOUND": "See `bcmetal node list` (or `token`, `request`, `joined`); another pool is named with --pool, another tenant with --tenant.",
+    "NOT_FOUND": "See `bcmetal node list --all-pools` (or `token list`, …); another pool is named with --pool, another tenant with --tenant.",
     "RATE_LIMITED": "Try again in a while.",
     "UNAVAILABLE": "Try again in a while.",
     "INTERNAL": "The daemon's log has the rest under the trace id.",
@@ -184,9 +184,22 @@ def error_lines(error: Mapping[str, Any], node: str | None = None) -> list[str]:
     allowed = details.get("allowedVerbs")
     if allowed:
         lines.append(clean("  allowed now: " + ", ".join(verb_words(allowed))))
+    place = _asked() if error["code"] == "NOT_FOUND" else None
+    if place:
+        lines.append(clean(f"  asked: {place}"))
     remedy = _REMEDY.get(str(error["code"]))
     if remedy:
         lines.append(f"  {remedy}")
     if error.get("traceId") and error["code"] == "INTERNAL":
         lines.append(clean(f"  trace id: {error['traceId']}"))
     return lines
+
+
+def _asked() -> str | None:
+    """Which tenant and pool this command asked in; None where it has no profile."""
+    context = click.get_current_context(silent=True)
+    session = context.find_object(Session) if context else None
+    if session is None or session._client is None:
+        return None
+    profile = session.client.profile
+    return f"tenant {session.tenant or profile.tenant}, pool {session.pool or profile.pool}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -64,7 +65,8 @@ def export(file: Path, config: Path | None) -> None:
     code = export_recovery(config_path(config), file)
     click.echo("the code, shown this once; keep it apart from the file:", err=True)
     click.echo(code.get_secret_value())
-    click.echo(f"now prove it: bcmetal vault recovery verify {file}", err=True)
+    named = f" --config {shlex.quote(str(config))}" if config else ""
+    click.echo(f"now prove it: bcmetal vault recovery verify {shlex.quote(str(file))}{named}", err=True)
 
 
 @click.command(

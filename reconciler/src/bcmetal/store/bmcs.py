@@ -87,7 +87,9 @@ def insert_or_share(c: Connection, bmc_id: str, tenant_id: str, new: NewBmc, sys
             return str(row.bmc_id)
         if row.exclusive:
             raise BmcInUse(
-                "this BMC and system already belong to a node of yours", reason="bmc-in-use", field="bmc.address"
+                "this BMC and system already belong to a node of yours: `bcmetal node list --all-pools --query ADDRESS` finds it",
+                reason="bmc-in-use",
+                field="bmc.address",
             )
     c.execute(
         _INSERT,
