@@ -1,8 +1,8 @@
 """The door to one Redfish BMC: every request goes through here.
 
 1. The origin is pinned: a link or a redirect to another host is refused, and no token goes there.
-2. GETs may be sent once more when their line was dropped. A write never is: its lost answer is MaybeSent. The one exception is a
-   write that was answered 401, which proves that it was not applied.
+2. GETs may be sent once more when their line was dropped or their answer was cut. A write never is: its lost answer is MaybeSent. The
+   exceptions are a write that was answered 401, or sent on to another place within the BMC (307, 308): both prove that it was not applied.
 3. One total deadline spans everything between `with door.call():` and its end; an upload moves it for as long as it goes on. Within it
    a GET that is answered 429 or 503 waits as long as the BMC says, where that is a few seconds; a longer time, and a write's, is the
    caller's to wait for.
@@ -23,11 +23,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Final, Never
-from urllib.parse import quote, urlsplit
 from weakref import WeakSet
 
 import sushy.exceptions
 
+from bcmetal_drivers.breakage import broken, is_remnant
 from bcmetal_drivers.connection import BmcAddress, Credential, Limits, Trust, TrustKind
 from bcmetal_drivers.errors import (
     Busy,
@@ -35,12 +35,11 @@ from bcmetal_drivers.errors import (
     InsecureTransport,
     Malformed,
     MaybeSent,
-    NotThisService,
     Refused,
     ServerFault,
     TimedOut,
-    Unreachable,
 )
+from bcmetal_drivers.origin import own_path
 from bcmetal_drivers.pace import Pace
 from bcmetal_drivers.refusals import (
     error_view,
@@ -62,8 +61,9 @@ REDIRECTS: Final = 3
 PASSING: Final = (502, 503, 504)  # a read is tried once more: a proxy before the service, or one moment's load
 AGAIN_S: Final = 0.2
 MOVED: Final = (301, 302, 303, 307, 308)
+SAME_THERE: Final = (307, 308)  # the same request belongs there (RFC 9110, 15.4): it was not carried out here
+SEE_OTHER: Final = 303  # of a write: it was carried out, and what became of it is told elsewhere
 ERROR_LIMIT: Final = 65536
-PATH_LIMIT: Final = 2048
 HEADERS: Final = {
     "Accept": "application/json",
     "Accept-Encoding": "identity",  # some firmware gives another ETag with compression
@@ -204,20 +204,27 @@ class Door:
 
     def anonymous(self, path: str) -> Answer:
         """A GET without credentials; its status is not looked at, but that redirects within the BMC are followed."""
-        answer = self._send("GET", self._own(path), {}, None)
-        for _ in range(REDIRECTS):
-            if answer.status_code not in MOVED:
-                break
-            answer = self._send("GET", self._own(answer.headers.get("Location") or ""), {}, None)
+        answer = self._sent_on("GET", self._own(path), {}, None)
+        if path == ROOT and answer.status_code == 404:  # some know their root without the slash only
+            answer = self._sent_on("GET", ROOT.rstrip("/"), {}, None)
         if path == ROOT and answer.status_code == 200:
             self._root = answer
+        return answer
+
+    def _sent_on(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
+        """Sent, and where the BMC says that it belongs elsewhere within itself, sent there."""
+        answer = self._send(method, path, headers, body)
+        for _ in range(REDIRECTS):
+            if answer.status_code not in (MOVED if method == "GET" else SAME_THERE):
+                break
+            answer = self._send(method, self._own(answer.headers.get("Location") or ""), headers, body)
         return answer
 
     def _for_login(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
         """The service root, which tells where sessions are, is not read anew for it."""
         if method == "GET" and path == ROOT and not headers:
             return self._root or self.anonymous(ROOT)
-        return self._send(method, path, headers, body)
+        return self._sent_on(method, path, headers, body)
 
     def lines(self, path: str, wait_s: float, headers: Mapping[str, str]) -> Iterator[bytes]:
         """The lines of a stream (server-sent events), for so many seconds. It may end before. Raises as `stream`."""
@@ -259,7 +266,7 @@ class Door:
                 return response
             answer = Answer(response.status, response.headers, response.read(ERROR_LIMIT), self.origin + path)
         except (DriverError, OSError, http.client.HTTPException) as error:
-            raise self._broken(error) from error
+            raise broken(error, self._asked, self.limits.read_s) from error
         if answer.status_code >= 400:
             return answer
         raise Malformed(f"{answer.url}: no stream of events ({answer.status_code}, {kind[:64]})")
@@ -272,8 +279,10 @@ class Door:
         for _ in range(REDIRECTS):
             if not 300 <= answer.status_code < 400 or answer.status_code == 304:
                 break
-            if method != "GET":
-                raise Refused(f"{answer.url}: the BMC redirects a {method}")
+            if method != "GET" and answer.status_code == SEE_OTHER:
+                return answer
+            if method != "GET" and answer.status_code not in SAME_THERE:
+                raise Refused(f"{answer.url}: the BMC redirects a {method} ({answer.status_code})")
             answer = self._patiently(method, self._own(answer.headers.get("Location") or ""), data, headers or {})
         if answer.status_code >= 400:
             _raise(method, answer)
@@ -300,6 +309,8 @@ class Door:
                 break
             time.sleep(wait_s)
             answer = self._authorised(method, path, data, headers)
+        if method == "GET" and answer.is_cut:
+            answer = self._authorised(method, path, data, headers)
         return answer
 
     def _authorised(self, method: str, path: str, data: object, headers: Mapping[str, str]) -> Answer:
@@ -320,19 +331,7 @@ class Door:
 
     def _own(self, link: str) -> str:
         """The path of a link of this BMC. Raises Malformed for a link to elsewhere."""
-        if not isinstance(link, str) or not link or len(link) > PATH_LIMIT:
-            raise Malformed(f"{self._asked}: a link that is no path")
-        parts = urlsplit(link)
-        if parts.scheme or parts.netloc:
-            there = f"{parts.scheme}://{parts.netloc}".lower()
-            default = {"https": ":443", "http": ":80"}.get(parts.scheme.lower(), "")
-            if self.origin.lower() not in (there, there + default):
-                raise Malformed(f"{self._asked}: a link or redirect to another origin is not followed")
-        path = quote(parts.path, safe="/%:@!$&'()*+,;=~-._")
-        if not path.startswith("/"):
-            raise Malformed(f"{self._asked}: a link that is no absolute path")
-        query = quote(parts.query, safe="/%:@!$&'()*+,;=~-._?")
-        return f"{path}?{query}" if query else path
+        return own_path(self.origin, link, self._asked)
 
     def _send(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes | Upload | None, *, again: bool = True
@@ -355,29 +354,14 @@ class Door:
             dropped = isinstance(error, ConnectionError | ssl.SSLError) and not isinstance(error, TimeoutError)
             if kept and dropped:
                 self.memory["keepAlive"] = False
-            if dropped and (kept or sent) and again and not write:
+            if again and not write and ((dropped and (kept or sent)) or is_remnant(error, kept=kept)):
                 return self._send(method, path, headers, body, again=False)
             if write and sent and not isinstance(error, Malformed | Refused | Busy):
                 raise MaybeSent(f"{self._asked}: the {method} was sent, and its answer was lost") from error
-            raise self._broken(error) from error
+            raise broken(error, self._asked, self.limits.read_s) from error
         except BaseException:  # whoever was told of an upload ended it, in the middle of a request
             self._line.close()
             raise
-
-    def _broken(self, error: Exception) -> DriverError:
-        if isinstance(error, DriverError):
-            return error
-        if isinstance(error, TimeoutError):
-            return TimedOut(f"{self._asked}: no answer within {self.limits.read_s:g} s")
-        if isinstance(error, http.client.RemoteDisconnected):
-            return Unreachable(f"{self._asked}: the BMC closed the connection without an answer")
-        if isinstance(error, http.client.IncompleteRead):
-            return ServerFault(f"{self._asked}: the answer was cut short")
-        if isinstance(error, http.client.BadStatusLine):
-            return NotThisService(f"{self._asked}: what answers there does not speak HTTP")
-        if isinstance(error, http.client.HTTPException):
-            return Malformed(f"{self._asked}: the answer is no proper HTTP ({type(error).__name__})")
-        return Unreachable(f"{self._asked}: the connection was lost")
 
 
 def _raise(method: str, answer: Answer) -> Never:

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
-from bcmetal_drivers.door import PATH_LIMIT, tolerated
+from bcmetal_drivers.door import tolerated
 from bcmetal_drivers.errors import Malformed, MaybeSent, NotAsAsked, Refused, Unsupported
+from bcmetal_drivers.origin import PATH_LIMIT
 from bcmetal_drivers.redfish_actions import action
 from bcmetal_drivers.redfish_around import chassis, managers
 from bcmetal_drivers.redfish_document import Doc, dig, link, links, number, text

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import sushy.exceptions
 
-from bcmetal_drivers.door import PATH_LIMIT, STUMBLES, translated
+from bcmetal_drivers.door import STUMBLES, translated
 from bcmetal_drivers.errors import (
     DriverError,
     InsecureTransport,
@@ -24,6 +24,7 @@ from bcmetal_drivers.errors import (
     Unsupported,
     UntrustedCertificate,
 )
+from bcmetal_drivers.origin import PATH_LIMIT
 from bcmetal_drivers.redfish_document import MEMBERS, PAGES, key, links, number, text
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ import sushy.exceptions
 
 from bcmetal_drivers.door import Door
 from bcmetal_drivers.errors import Malformed, TaskFailed
+from bcmetal_drivers.origin import path_alone
 from bcmetal_drivers.redfish_document import printable
 from bcmetal_drivers.refusals import retry_after_s
 from bcmetal_drivers.resources import Job, JobState
@@ -40,6 +41,7 @@ STATES: Final = {
 }  # fmt: skip
 WORDS: Final = {word.lower(): state for word, state in STATES.items()}
 NOT_NOW: Final = (429, 500, 502, 503, 504)  # to a look at a Task
+MONITORS: Final = ("TaskMonitor", "Location")  # in the body, where some makers put what belongs into the header
 STATE_KEYS: Final = ("TaskState", "JobState")  # a Task, or a Job: an iDRAC names either where it began one
 
 
@@ -47,10 +49,10 @@ def reference(answer: Answer) -> str | None:
     """Where the Task of this answer is found again: the Task itself rather than its monitor, which is good for one look only."""
     body = _body(answer)
     own = body.get("@odata.id")
-    if isinstance(own, str) and _is_task(body):
-        return own
-    location = answer.headers.get("Location")
-    return location or (own if isinstance(own, str) else None)
+    if isinstance(own, str) and _is_task(body) and (path := path_alone(own)):
+        return path
+    named = [answer.headers.get("Location"), own, *(body.get(name) for name in MONITORS)]
+    return next((path for one in named if isinstance(one, str) and (path := path_alone(one))), None)
 
 
 def _look_again(door: Door, job: Job) -> Job:

@@ -10,9 +10,10 @@ from typing import Any, Final
 import sushy.exceptions
 
 from bcmetal_drivers.connection import BmcAddress
-from bcmetal_drivers.door import PATH_LIMIT, Door, tolerated
+from bcmetal_drivers.door import Door, tolerated
 from bcmetal_drivers.errors import AmbiguousSystem, Malformed, NoSuchSystem, NotThisService, Refused, Unsupported
 from bcmetal_drivers.learned import forget_another, lasting
+from bcmetal_drivers.origin import PATH_LIMIT
 from bcmetal_drivers.redfish_document import (
     MEMBERS,
     PAGES,

@@ -26,6 +26,12 @@ WORDS_LIMIT: Final = 200
 RETRY_AFTER_LIMIT_S: Final = 3600.0
 ERROR_AT_MOST: Final = 65536  # bytes of an error that is one
 
+EXTENDED: Final = "@Message.ExtendedInfo"
+# Messages that say that all is well. One that wants a reset for it is a warning by some makers' registries.
+WELL: Final = re.compile(
+    r"\.(?:\w*Success\w*|Created|NoOperation|\w*ResetRequired|Account(?:Modified|Removed)|OperationTransitionedToJob)$"
+)
+
 LOCKED: Final = re.compile(
     r"lock(?:ed)?[ -]?out|accountlocked|account\b.{0,40}\blocked|\blocked\b.{0,40}account|login ?delay"
     r"|too many (?:failed|invalid|login)|temporarily (?:blocked|locked)",
@@ -66,7 +72,7 @@ def error_view(answer: Answer) -> ErrorView:
     error = {
         "code": messages[0].get("MessageId", "Base.1.0.GeneralError") if messages else "Base.1.0.GeneralError",
         "message": words(answer),
-        "@Message.ExtendedInfo": messages,
+        EXTENDED: messages,
     }
     return ErrorView(answer.status_code, {"error": error})
 
@@ -79,13 +85,14 @@ def _document(answer: Answer) -> Mapping[str, Any]:
 
 
 def _messages(answer: Answer) -> Iterator[dict[str, Any]]:
-    """The standard's messages, with strings where strings belong."""
-    error = _document(answer).get("error")
+    """The standard's messages, with strings where strings belong. Some makers leave out the `error` around them."""
+    doc = _document(answer)
+    error = doc.get("error", doc if EXTENDED in doc else None)
     if isinstance(error, str):
         yield {"Message": error[:WORDS_LIMIT]}
     if not isinstance(error, dict):
         return
-    info = error.get("@Message.ExtendedInfo")
+    info = error.get(EXTENDED)
     listed = info if isinstance(info, list) else [info]
     for message in listed[:20]:
         if isinstance(message, dict):
@@ -124,25 +131,26 @@ def all_words(answer: Answer) -> str:
 
 def says_failure(answer: Answer) -> bool:
     """Whether an answer with a status of success carries an error all the same."""
-    if not answer.content or b'"error"' not in answer.content or not isinstance(_document(answer).get("error"), dict):
+    if b'"error"' not in answer.content and EXTENDED.encode() not in answer.content:
         return False
-    ids = [message.get("MessageId", "") for message in _messages(answer)]
-    severities = {message.get("MessageSeverity") or message.get("Severity") or "" for message in _messages(answer)}
-    if severities & {"Critical", "Warning"}:
+    messages = [message for message in _messages(answer) if message]
+    said = [(message.get("MessageSeverity") or message.get("Severity") or "").lower() for message in messages]
+    if "critical" in said:
         return True
-    return not any(name.endswith((".Success", ".Created", ".NoOperation", ".ResetRequired")) for name in ids)
+    error = _document(answer).get("error")
+    if not isinstance(error, dict | str) or error == "":
+        return False  # remarks beside what was done, which is read back
+    well = [bool(WELL.search(message.get("MessageId", ""))) for message in messages]
+    if any(severity == "warning" and not fine for severity, fine in zip(said, well, strict=True)):
+        return True
+    return not any(well) and "ok" not in said
 
 
 def is_only_an_error(answer: Answer) -> bool:
     """Whether an answer with a status of success is an error message in the place of a document."""
-    if b'"error"' not in answer.content or len(answer.content) > ERROR_AT_MOST:
+    if len(answer.content) > ERROR_AT_MOST or not says_failure(answer):
         return False
-    doc = _document(answer)
-    return (
-        isinstance(doc.get("error"), dict)
-        and not any(key.startswith("@odata.") for key in doc)
-        and says_failure(answer)
-    )
+    return not any(key.startswith("@odata.") for key in _document(answer))
 
 
 def says_there_is_none(answer: Answer) -> bool:

@@ -13,16 +13,18 @@ from collections.abc import Callable, Mapping, MutableMapping
 from contextlib import suppress
 from enum import Enum
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from bcmetal_drivers.connection import Credential
 from bcmetal_drivers.errors import DriverError, Malformed, MaybeSent, RejectedCredentials, ServerFault
 from bcmetal_drivers.learned import PATH
+from bcmetal_drivers.origin import path_alone
 from bcmetal_drivers.refusals import login_refusal, refusal
 from bcmetal_drivers.wire import Answer
 
 ROOT: Final = "/redfish/v1/"
 SESSIONS: Final = "/redfish/v1/SessionService/Sessions"
+TOKEN: Final = "X-Auth-Token"  # noqa: S105  # the name of a header
+TOKEN_LIMIT: Final = 8192
 
 # What a place is answered with where no sessions are opened. Some BMCs say 401 to whatever they do not know, until somebody logged in.
 NO_LOGIN: Final = (400, 401, 403, 404, 405, 410, 501)
@@ -197,10 +199,10 @@ class Session:
                 self._mode = Mode.BASIC
                 return
             if now != path:  # sessions are opened elsewhere by now, and what was refused was no login
-                answer = self._post_login(now)
-        token = answer.headers.get("X-Auth-Token")
-        if answer.status_code < 400 and token and token.isascii() and token.isprintable():
-            self._token, self._path = token, _session_path(answer)
+                path, answer = now, self._post_login(now)
+        token = _token_of(answer)
+        if token is not None:
+            self._token, self._path = token, _session_path(answer, path)
             self._mode, self._fresh, self._logged_in = Mode.SESSION, True, True
             return
         error = login_refusal(answer)
@@ -208,23 +210,35 @@ class Session:
             # 500: it fell over the login without judging it, and Basic may be all that works; what works is remembered
             self._mode = Mode.BASIC
             if answer.status_code < 400:  # a session without a token: of no use, and it takes up room
-                self._delete(_session_path(answer), {"Authorization": f"Basic {self._basic()}"})
+                self._delete(_session_path(answer, path), {"Authorization": f"Basic {self._basic()}"})
             return
         self._rejected = isinstance(error, RejectedCredentials)
         raise error
 
 
-def _session_path(answer: Answer) -> str | None:
-    """Where the session can be deleted. Only the path counts: it is asked for on the line that we have."""
-    path: str | None = None
-    location = answer.headers.get("Location")
-    if location:
-        with suppress(ValueError):
-            path = urlsplit(location).path
-    else:
+def _token_of(answer: Answer) -> str | None:
+    """Some makers write it into the body only."""
+    if not 200 <= answer.status_code < 300:
+        return None
+    token = answer.headers.get(TOKEN)
+    if token is None:
         with suppress(Malformed):
-            path = _dig(answer.json(), "@odata.id")
-    return path if path is not None and PATH.fullmatch(path) else None
+            token = _dig(answer.json(), TOKEN)
+    return token if token and len(token) <= TOKEN_LIMIT and token.isascii() and token.isprintable() else None
+
+
+def _session_path(answer: Answer, sessions: str) -> str | None:
+    """Where the session can be deleted. Only the path counts: it is asked for on the line that we have, whatever host it names."""
+    doc: Mapping[str, Any] = {}
+    with suppress(Malformed):
+        doc = answer.json()
+    own = _dig(doc, "Id")
+    below = f"{sessions.rstrip('/')}/{own}" if own and "/" not in own else None
+    for link in (answer.headers.get("Location"), _dig(doc, "@odata.id"), below):
+        path = (path_alone(link) or "").partition("?")[0]
+        if PATH.fullmatch(path) and path.rstrip("/") != sessions.rstrip("/"):
+            return path
+    return None
 
 
 def _dig(document: Mapping[str, Any], *keys: str) -> str | None:

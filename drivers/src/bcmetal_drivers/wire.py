@@ -29,6 +29,7 @@ from bcmetal_drivers.tls import handshake
 BODY_LIMIT: Final = 8 * 1024 * 1024
 CHUNK: Final = 65536
 DIGITS: Final = 40  # of an integer
+PADDING: Final = b"\0 \t\r\n"  # after a document: some firmware sends the whole of its buffer
 SLOWEST: Final = 32 * 1024  # bytes a second, below which an upload has no end in sight
 # What is understood although `identity` is asked for: some firmware does not look at what it is asked. gzip, and zlib's own form under either name.
 COMPRESSED: Final = {"gzip": 47, "x-gzip": 47, "deflate": 47}
@@ -104,6 +105,11 @@ class Answer:
     def text(self) -> str:
         return self.content.decode(errors="replace")
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether a document begins and does not end, in an answer that says that it is whole."""
+        return self.content[:64].lstrip()[:1] == b"{" and self.content[-64:].rstrip(PADDING)[-1:] != b"}"
+
     def json(self) -> dict[str, Any]:
         """The document. Raises Malformed unless it is one JSON object.
 
@@ -123,7 +129,7 @@ class Answer:
             return int(text) if len(text) <= DIGITS else number("inf")
 
         try:
-            text = self.content.decode("utf-8-sig", errors="replace")
+            text = self.content.rstrip(PADDING).decode("utf-8-sig", errors="replace")
             document = json.loads(text, parse_constant=number, parse_float=number, parse_int=integer, strict=False)
             document = _present(document) if absent else document
         except (ValueError, RecursionError) as error:
