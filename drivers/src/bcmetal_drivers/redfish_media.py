@@ -5,6 +5,7 @@ Always eject, look, insert, look: a slot that shows the same URL again may have 
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,13 +15,15 @@ import sushy.exceptions
 
 from bcmetal_drivers.errors import MaybeSent, NotAsAsked, Refused, TaskFailed, Unsupported
 from bcmetal_drivers.redfish_document import Doc, action_target, dig, link, links, text
+from bcmetal_drivers.redfish_media_oem import OwnAction, own_action, switch_on
 from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.refusals import all_words, refusal
 from bcmetal_drivers.resources import Slot
 
 INSERT, EJECT = "#VirtualMedia.InsertMedia", "#VirtualMedia.EjectMedia"
 URL_LIMIT: Final = 2048
-OPTICAL: Final = ("cd", "dvd")
+OPTICAL: Final = re.compile(r"cd|dvd|optical", re.IGNORECASE)
+NOT_OPTICAL: Final = re.compile(r"floppy|usb|\bhd|hard|disk|removable|rdoc", re.IGNORECASE)
 SETTLES_S: Final = 2.0  # some BMCs show the new state a moment later
 PAYLOADS: Final = 6  # tries of one slot
 TRIES_AFTER_EJECT: Final = 3  # an insert fails with a 5xx while the eject still runs
@@ -52,9 +55,18 @@ class Drive:
 def _is_optical(doc: Doc) -> bool:
     kinds = dig(doc, "MediaTypes")
     if isinstance(kinds, list) and kinds:
-        return any(str(kind).lower() in OPTICAL for kind in kinds)
-    name = f"{text(doc, 'Id')} {text(doc, 'Name')}".lower()
-    return any(word in name for word in OPTICAL)
+        return any(OPTICAL.search(str(kind)) for kind in kinds)
+    return OPTICAL.search(_names(doc)) is not None
+
+
+def _may_be_optical(doc: Doc) -> bool:
+    """A slot that can be filled, and says nothing of what it is (`Slot_0`)."""
+    said = dig(doc, "MediaTypes") or NOT_OPTICAL.search(_names(doc))
+    return not said and (action_target(doc, INSERT) is not None or own_action(doc) is not None)
+
+
+def _names(doc: Doc) -> str:
+    return f"{text(doc, 'Id')} {text(doc, 'Name')}"
 
 
 def _collections(tree: Tree) -> Iterator[str]:
@@ -75,27 +87,30 @@ def drives(tree: Tree) -> tuple[Drive, ...]:
 
     Raises Unsupported when there is none.
     """
-    found: dict[str, Drive] = {}
-    others: dict[str, Drive] = {}
+    optical, others = _slots(tree)
+    return (*optical, *others)
+
+
+def _slots(tree: Tree) -> tuple[tuple[Drive, ...], tuple[Drive, ...]]:
+    """Those for a CD, and the others that hold an image."""
+    every: dict[str, Drive] = {}
     for collection in dict.fromkeys(_collections(tree)):
-        for path, doc in tree.documents(collection):
-            drive = Drive(path, doc)
-            if _is_optical(doc):
-                found.setdefault(path, drive)
-            elif drive.inserted and drive.image:
-                others.setdefault(path, drive)
-    if not found and not others:
+        every |= {path: Drive(path, doc) for path, doc in tree.documents(collection) if path not in every}
+    optical = [drive for drive in every.values() if _is_optical(drive.doc)]
+    optical = optical or [drive for drive in every.values() if _may_be_optical(drive.doc)]
+    others = [drive for drive in every.values() if drive not in optical and drive.inserted and drive.image]
+    if not optical and not others:
         raise Unsupported(f"{tree.address}: the BMC has no virtual CD")
-    return (*found.values(), *others.values())
+    return tuple(optical), tuple(others)
 
 
 def eject(tree: Tree) -> tuple[Drive, ...]:
     """Empty them all; the slots for a CD that there are."""
-    slots = drives(tree)
-    for known in slots:
+    optical, others = _slots(tree)
+    for known in (*optical, *others):
         if known.inserted:
             _eject(tree, known)
-    return tuple(known for known in slots if _is_optical(known.doc))
+    return optical
 
 
 def _eject(tree: Tree, known: Drive) -> None:
@@ -105,9 +120,11 @@ def _eject(tree: Tree, known: Drive) -> None:
         return
     trouble: Exception | None = None
     try:
-        target = action_target(current.doc, EJECT)
+        target, own = action_target(current.doc, EJECT), own_action(current.doc)
         if target:
             tree.act(target)
+        elif own is not None:
+            tree.act(own.target, own.body(None))
         else:
             tree.patch(current.path, {"Image": None, "Inserted": False})
     except (sushy.exceptions.HTTPError, Refused, MaybeSent) as error:
@@ -122,9 +139,10 @@ def _eject(tree: Tree, known: Drive) -> None:
 
 def insert(tree: Tree, url: str) -> Slot:
     """Eject, insert, look, over the slots until one takes it. Raises NotAsAsked when the slot shows something else."""
+    switch_on(tree)
     slots = eject(tree)
     refused: Exception | None = None
-    for known in sorted(slots, key=lambda drive: action_target(drive.doc, INSERT) is None):
+    for known in sorted(slots, key=_last_tried):
         try:
             _insert(tree, known, url)
         except sushy.exceptions.HTTPError as error:
@@ -138,6 +156,11 @@ def insert(tree: Tree, url: str) -> Slot:
         holds = "nothing" if not shown.inserted else "another medium"
         raise NotAsAsked(f"{tree.door.origin}{known.path}: acknowledged, and the slot shows {holds}")
     raise refused or Unsupported(f"{tree.address}: no slot takes a medium")
+
+
+def _last_tried(known: Drive) -> tuple[bool, bool]:
+    """The standard's action first, then a maker's own, then slots that may take a PATCH."""
+    return action_target(known.doc, INSERT) is None, own_action(known.doc) is None
 
 
 def _settled(tree: Tree, path: str, right: Callable[[Drive], bool]) -> Drive:
@@ -154,7 +177,10 @@ def _settled(tree: Tree, path: str, right: Callable[[Drive], bool]) -> Drive:
 
 def _insert(tree: Tree, known: Drive, url: str) -> None:
     """One slot, down a bounded ladder of payloads. What worked is remembered for this BMC."""
-    target = action_target(known.doc, INSERT)
+    target, own = action_target(known.doc, INSERT), own_action(known.doc)
+    if target is None and own is not None:
+        _insert_by(tree, known, own, url)
+        return
     extra: dict[str, Any] = dict(tree.learned.get("media") or {})
     if target is None:
         extra = {"Inserted": True, "WriteProtected": True} | extra
@@ -182,6 +208,20 @@ def _insert(tree: Tree, known: Drive, url: str) -> None:
             extra = wanted
         else:
             tree.learned["media"] = extra
+            return
+
+
+def _insert_by(tree: Tree, known: Drive, own: OwnAction, url: str) -> None:
+    """A Task that failed is begun a second time (iBMC: the first one of some fails in seconds, the next one runs through)."""
+    for last in (False, True):
+        try:
+            tree.act(own.target, own.body(url))
+        except (MaybeSent, TaskFailed) as error:
+            if Drive(known.path, tree.get(known.path)).slot.shows(url):
+                return
+            if last or isinstance(error, MaybeSent):
+                raise
+        else:
             return
 
 

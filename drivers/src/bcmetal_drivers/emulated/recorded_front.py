@@ -25,6 +25,7 @@ from urllib.parse import unquote
 
 from pydantic import SecretStr
 
+from bcmetal_drivers.emulated import recorded_media
 from bcmetal_drivers.emulated.accounts import Accounts, Login
 from bcmetal_drivers.emulated.messages import Answer, Refusal, Request, not_found
 from bcmetal_drivers.emulated.quirks import Quirks
@@ -178,22 +179,14 @@ class RecordedService:
 
     def _acted(self, path: str, request: Request) -> Answer:
         where, _, action = path.partition("/actions/")
+        where = where.partition("/oem/")[0]
         doc = self.tree.document(where) if action else None
         if request.method != "POST" or not isinstance(doc, dict):
             raise Refusal(405, "OperationNotAllowed", f"{request.method} is not allowed here.")
         if action == "computersystem.reset":
             return self._reset(where, doc, request.json().get("ResetType"))
-        if action == "virtualmedia.insertmedia":
-            image = request.json().get("Image")
-            if not isinstance(image, str) or not image:
-                raise Refusal(400, "ActionParameterMissing", "Image is required.")
-            if doc.get("Inserted"):
-                raise Refusal(400, "ResourceInUse", "The slot holds a medium.")
-            self.tree.write(where, {"Image": image, "ImageName": image.rpartition("/")[2], "Inserted": True})
-            return Answer(204)
-        if action == "virtualmedia.ejectmedia":
-            self.tree.write(where, {"Image": None, "ImageName": None, "Inserted": False})
-            return Answer(204)
+        if "virtualmedia." in action:
+            return recorded_media.acted(self.tree, where, action, request.json())
         raise Refusal(501, "ActionNotSupported", f"A recorded tree does not act out {action}.")
 
     def _reset(self, where: str, doc: Mapping[str, Any], asked: object) -> Answer:
