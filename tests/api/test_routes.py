@@ -18,7 +18,7 @@ from bcmetal.store import keys
 # The actions of api.md's table; `None`: the whole tenant's.
 NEEDED: Final[dict[str, Action]] = {
     **dict.fromkeys(("list", "get", "inventory", "logs", "timeline", "plan", "sensors", "eventLog"), Action.READ),
-    **dict.fromkeys(("enroll", "update"), Action.ENROLL),
+    **dict.fromkeys(("enroll", "update", "doctor"), Action.ENROLL),
     **dict.fromkeys(("inspect", "refresh", "deploy", "service", "retry", "abort", "adopt"), Action.OPERATE),
     **dict.fromkeys(("setMaintenance", "setProtected", "identify", "resetBmc"), Action.OPERATE),
     **dict.fromkeys(("readSensors", "readEventLog", "clearEventLog"), Action.OPERATE),
@@ -67,6 +67,8 @@ def _body(site: Site, path: str) -> dict[str, Any]:
     place: dict[str, Any] = {"tenantId": TENANT, "poolId": POOL}
     if name == "enroll":
         return {**place, "bmc": {"address": "ipmi://10.20.9.9", "username": "u", "password": "p" * 8}}
+    if name == "doctor":
+        return {**place, "bmc": {"address": "10.20.9.9"}}
     if name == "list":
         return place
     if group in JOINING:

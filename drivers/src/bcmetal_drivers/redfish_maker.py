@@ -52,14 +52,18 @@ def quirks_for(tree: Tree) -> Quirks:
     return known
 
 
-def _words(tree: Tree, root: Doc, manager: Doc | None, system: Doc) -> str:
+def words_of(root: Doc, manager: Doc | None = None) -> str:
     """All that the service says of its maker, for the table's expressions to look into."""
     said = [text(root, "Vendor"), *_oem(root), *_oem(manager), text(root, "Product"), text(manager, "Manufacturer")]
-    found = [word for word in said if word]
+    return " ".join(word for word in said if word)
+
+
+def _words(tree: Tree, root: Doc, manager: Doc | None, system: Doc) -> str:
+    found = [words_of(root, manager)]
     if not any((text(root, "Vendor"), *_oem(root), *_oem(manager), text(manager, "Manufacturer"))):
         hint = (tree.address.maker or "").rstrip("0123456789")
         found += [HINTS.get(hint) or text(system, "Manufacturer") or ""]
-    return " ".join(found)
+    return " ".join(found).strip()
 
 
 def _oem(doc: Doc | None) -> list[str]:

@@ -163,7 +163,9 @@ def read_private(path: Path) -> SecretStr:
 class _PinnedConnection(http.client.HTTPSConnection):
     """Compares the certificate before anything is sent."""
 
-    def __init__(self, host: str, port: int, fingerprint: str | None, ca_file: Path | None) -> None:
+    def __init__(
+        self, host: str, port: int, fingerprint: str | None, ca_file: Path | None, answer_s: float = ANSWER_S
+    ) -> None:
         if ca_file is not None:
             context = ssl.create_default_context(cafile=str(ca_file))
         else:
@@ -173,6 +175,7 @@ class _PinnedConnection(http.client.HTTPSConnection):
         super().__init__(host, port, timeout=CONNECT_S, context=context)
         self._fingerprint = fingerprint
         self._tls = context
+        self._answer_s = answer_s
 
     def connect(self) -> None:
         http.client.HTTPConnection.connect(self)
@@ -192,16 +195,17 @@ class _PinnedConnection(http.client.HTTPSConnection):
                     f"{self.host}:{self.port} shows another certificate than the profile pins (it shows {seen}); "
                     "nothing was sent. If its certificate was renewed, put the new fingerprint into the profile"
                 )
-        sock.settimeout(ANSWER_S)
+        sock.settimeout(self._answer_s)
 
 
 class Client:
     """Calls methods of the API. Not for several threads at once."""
 
-    def __init__(self, profile: Profile) -> None:
+    def __init__(self, profile: Profile, answer_s: float = ANSWER_S) -> None:
+        """`answer_s`: how long an answer is waited for, of one connection."""
         self.profile = profile
         self._key = read_private(profile.key_file)
-        self._connection = _connection_to(profile)
+        self._connection = _connection_to(profile, answer_s)
 
     def __enter__(self) -> Client:
         return self
@@ -343,12 +347,12 @@ def _json_of(raw: bytes) -> object:
         return None
 
 
-def _connection_to(profile: Profile) -> _PinnedConnection:
+def _connection_to(profile: Profile, answer_s: float = ANSWER_S) -> _PinnedConnection:
     parts = urlsplit(profile.address)
     if parts.scheme != "https" or not parts.hostname:
         raise ProfileFault(f"address: {profile.address!r} is not of the form https://HOST[:PORT]")
     try:
-        return _PinnedConnection(parts.hostname, parts.port or 8443, profile.fingerprint, profile.ca_file)
+        return _PinnedConnection(parts.hostname, parts.port or 8443, profile.fingerprint, profile.ca_file, answer_s)
     except (OSError, ssl.SSLError) as e:
         raise ProfileFault(f"{profile.ca_file}: {e}") from e
 

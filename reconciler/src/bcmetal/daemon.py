@@ -30,6 +30,7 @@ from bcmetal.boot.pxe import beside, pxe_app
 from bcmetal.boot.shelf import Shelf
 from bcmetal.clock import SystemClock, system_entropy
 from bcmetal.consoles import Consoles
+from bcmetal.doctor import Doctor
 from bcmetal.engine import Engine
 from bcmetal.errors import BcmetalError, InvalidInput
 from bcmetal.events import Feed
@@ -98,6 +99,7 @@ class Daemon:
             )
             self.joins = joins
             consoles = Consoles(store, clock, lines)
+            doctor = Doctor(lines)
             services = Services(
                 store=store,
                 settings=self.settings,
@@ -112,12 +114,14 @@ class Daemon:
                 roots=joins.roots,
                 shelf=shelf,
                 consoles=consoles,
+                doctor=doctor,
             )
             try:
                 await joins.open()
                 await self._serve(services, joins, engine, doors, lines, feed, presence, owner, stop, ready)
             finally:
                 await presence.end()
+            await asyncio.to_thread(doctor.close)
             await lines.close()
             await asyncio.to_thread(shelf.close)
         finally:

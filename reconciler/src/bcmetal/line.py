@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, ParamSpec, TypeVar
@@ -98,6 +98,30 @@ class Lines:
 
     async def in_thread(self, bmc: BmcRow, fn: Callable[[], T]) -> T:
         return await self._lanes.call(bmc.bmc_id, fn, silent=bmc.breaker_failures > 0)
+
+    async def spend(
+        self,
+        attempts: Attempts,
+        login: Login,
+        once: Callable[[], Awaitable[T]],
+        *,
+        person: bool = False,
+        rotates: bool = False,
+    ) -> T:
+        """One login on a driver of its own, in its turn at the BMC and within the budget. Raises as `Attempts.allowed`, and as `once` does."""
+        async with self.lock(login.bmc_id):
+            tries = await attempts.allowed(login, person=person, rotates=rotates)
+            try:
+                result = await once()
+            except RejectedCredentials as error:
+                await attempts.count(login, error.logins)
+                raise
+            except LockedOut as error:
+                await attempts.locked(login, error)
+                raise
+            if tries.rejected_at:
+                await attempts.accepted(login)
+            return result
 
     def opened(self, bmc_id: str, system_path: str | None, key: tuple[object, ...]) -> _Open | None:
         found = self._open.get((bmc_id, system_path))
@@ -270,15 +294,7 @@ class BoundLine:
         return release
 
     def _limits(self, write_allowed: bool) -> Limits:
-        ipmi = self._pool.ipmi
-        return replace(
-            self._lines.limits,
-            write_allowed=write_allowed,
-            privilege=ipmi.privilege,
-            ipmi_suites=ipmi.suites,
-            ipmi_legacy=ipmi.legacy,
-            ipmi_kg=read_secret(ipmi.kg) if ipmi.kg is not None else None,
-        )
+        return limits_for(self._lines.limits, self._pool, write_allowed=write_allowed)
 
     async def call(self, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._in_turn(partial(fn, *args, **kwargs), None)
@@ -372,19 +388,8 @@ class BoundLine:
             finally:
                 driver.close()
 
-        async with self._lines.lock(bmc.bmc_id):
-            tries = await self._attempts.allowed(login, person=person, rotates=self.rotates)
-            try:
-                result = await self._lines.in_thread(bmc, once)
-            except RejectedCredentials as error:
-                await self._attempts.count(login, error.logins)
-                raise
-            except LockedOut as error:
-                await self._attempts.locked(login, error)
-                raise
-            if tries.rejected_at:
-                await self._attempts.accepted(login)
-            return result
+        in_thread = partial(self._lines.in_thread, bmc, once)
+        return await self._lines.spend(self._attempts, login, in_thread, person=person, rotates=self.rotates)
 
     async def probe(self, host: str, port: int | None, trust: Trust) -> BmcAddress:
         try:
@@ -402,6 +407,19 @@ class BoundLine:
 
     async def fingerprint(self, host: str, port: int) -> str:
         return await self._lines.in_thread(self._row, lambda: fetch_fingerprint(host, port, self._lines.limits))
+
+
+def limits_for(limits: Limits, pool: Pool, *, write_allowed: bool) -> Limits:
+    """With how the pool speaks IPMI. Raises VaultError when its K_g cannot be read."""
+    ipmi = pool.ipmi
+    return replace(
+        limits,
+        write_allowed=write_allowed,
+        privilege=ipmi.privilege,
+        ipmi_suites=ipmi.suites,
+        ipmi_legacy=ipmi.legacy,
+        ipmi_kg=read_secret(ipmi.kg) if ipmi.kg is not None else None,
+    )
 
 
 def _in_time(start: Start, call: Callable[[], T]) -> T:

@@ -166,6 +166,18 @@ class Enroll(Located, Mutation):
     inspect: bool = True
 
 
+class DoctorBmc(Input):
+    address: Address
+    tls: Tls = Tls()
+    credential_ref: Word | None = None
+
+
+class Doctor(Located, Change):
+    """Without `bmc.credentialRef` nothing is sent that authorises."""
+
+    bmc: DoctorBmc
+
+
 class List(Input):
     """Without `poolId`: every pool of the tenant that the caller may read."""
 

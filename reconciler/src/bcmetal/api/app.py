@@ -19,6 +19,7 @@ from bcmetal import __version__
 from bcmetal.api import (  # each registers its methods
     audit,
     consoles,
+    doctor,
     enrolling,
     erasure,
     freeze,
@@ -55,7 +56,21 @@ from bcmetal_agent.wire import TRUST_BUNDLE_PATH
 log = logging.getLogger(__name__)
 
 REGISTERED: Final = (
-    *(audit, consoles, enrolling, erasure, freeze, images, join_requests, join_tokens, joined, logs, metal, reads),
+    *(
+        audit,
+        consoles,
+        doctor,
+        enrolling,
+        erasure,
+        freeze,
+        images,
+        join_requests,
+        join_tokens,
+        joined,
+        logs,
+        metal,
+        reads,
+    ),
 )
 HELD_REASON: Final = "configuration-differs"
 BODY_LIMIT: Final = 256 * 1024

@@ -11,9 +11,11 @@ from starlette.responses import Response
 
 from bcmetal.answers import Answer
 from bcmetal.api.access import Identity
+from bcmetal.api.pace import Buckets
 from bcmetal.boot.shelf import Shelf
 from bcmetal.consoles import Consoles
 from bcmetal.decisions import Micros, PoolPolicy
+from bcmetal.doctor import Doctor
 from bcmetal.errors import Internal
 from bcmetal.events import Feed
 from bcmetal.models_words import Change, Input
@@ -23,6 +25,8 @@ from bcmetal.states import Verb
 from bcmetal.store.ids import ENTROPY_BYTES, new_id
 from bcmetal.store.values import Idempotency, Json, NewAudit, NodeRow, Store
 from bcmetal.vault import Vault
+
+DOCTOR_BURST, DOCTOR_EACH_S = 20, 0.5  # a rack in one go, then a BMC each two seconds
 
 I = TypeVar("I", bound=Input)  # noqa: E741 - the input
 I_co = TypeVar("I_co", bound=Input, covariant=True)
@@ -44,6 +48,8 @@ class Services:
     roots: Callable[[], Sequence[str]] = tuple  # as PEM, first the one to pin; empty: there is no CA yet
     shelf: Shelf | None = None  # None: no images here
     consoles: Consoles | None = None  # None: none is opened here
+    doctor: Doctor | None = None  # None: no BMC is looked at from here before it is enrolled
+    doctor_pace: Buckets = field(default_factory=lambda: Buckets(DOCTOR_BURST, DOCTOR_EACH_S))  # of each identity
     held: Callable[[], bool] = lambda: False  # nothing is served: this daemon disagrees with another one
 
 

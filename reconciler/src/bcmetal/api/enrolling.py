@@ -20,7 +20,7 @@ from bcmetal.decisions import SECOND, Params, decide
 from bcmetal.errors import Conflict, Fault, Internal, InvalidInput, InvalidState, Lost, Unavailable, VaultError
 from bcmetal.settings_grants import Action
 from bcmetal.states import SideVerb, State, Verb
-from bcmetal.store import nodes, operations, sealed, views
+from bcmetal.store import logins, nodes, operations, sealed, views
 from bcmetal.store.values import BmcRow, Json, NewBmc, NewEvent, NewNode, NewOperation, NodeRow, Sealed
 from bcmetal.vault import Vault, bmc_binding
 from bcmetal.workflows.identity import identities_shown
@@ -126,6 +126,7 @@ def _enroll(c: Connection, call: Call[models.Enroll], new: NewNode, operation_id
     row = nodes.get(c, new.node_id)
     if row is None or row.bmc is None:
         raise Internal("a node that was just inserted is not there")
+    logins.move(c, row.bmc.host, row.bmc.bmc_id)
     _keep_secrets(c, call, new, row.bmc)
     shown = views.address(new.bmc.scheme, new.bmc.host, new.bmc.port, new.system_path)
     event = NewEvent(

@@ -34,6 +34,9 @@ _VERBS = {
     "power": Entry("bcmetal.cli.verbs:power", "Switch power: on, off, soft-off, cycle, soft-restart and others."),
 }
 _LOOKING = {
+    "doctor": Entry(
+        "bcmetal.cli.doctor:doctor", "Look at a BMC before it is enrolled: what is there, what to type next."
+    ),
     "why": Entry("bcmetal.cli.look:why", "What a node is doing, what it waits for, and what to type next."),
     "plan": Entry("bcmetal.cli.look:plan", "What a verb would do, without doing it."),
     "timeline": Entry("bcmetal.cli.look:timeline", "What was done to a node, step by step."),

@@ -77,6 +77,14 @@ class Session:
             self._client = Client(find_profile(self.profile_path))
         return self._client
 
+    def patient(self, answer_s: float) -> Client:
+        """A client that waits longer for an answer: BMCs are slow."""
+        from bcmetal.client import Client, find_profile
+
+        self.close()
+        self._client = Client(find_profile(self.profile_path), answer_s)
+        return self._client
+
     def close(self) -> None:
         if self._client is not None:
             self._client.close()

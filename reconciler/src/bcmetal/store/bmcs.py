@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from sqlalchemy import Connection, Row, bindparam, delete, exists, select, update
@@ -59,6 +60,12 @@ _TAKEN: Final = select(
     )
 )
 _INSERT: Final = insert(bmcs)
+_AT: Final = (
+    select(bmcs.c.bmc_id)
+    .where(bmcs.c.host.in_(bindparam("hosts", expanding=True)), _LIVE)
+    .order_by((bmcs.c.port == bindparam("port")).desc(), bmcs.c.exclusive.desc(), bmcs.c.bmc_id)
+    .limit(1)
+)
 _BY_ID: Final = select(bmcs).where(bmcs.c.bmc_id == bindparam("bmc_id"))
 _NODES: Final = select(nodes.c.node_id).where(nodes.c.bmc_id == bindparam("bmc_id")).order_by(nodes.c.node_id)
 _OTHERS: Final = select(
@@ -109,6 +116,12 @@ def insert_or_share(c: Connection, bmc_id: str, tenant_id: str, new: NewBmc, sys
 def get(c: Connection, bmc_id: str) -> BmcRow | None:
     row = c.execute(_BY_ID, {"bmc_id": bmc_id}).one_or_none()
     return None if row is None else from_row(row)
+
+
+def at(c: Connection, hosts: Sequence[str], port: int) -> str | None:
+    """The BMC that is enrolled at one of these, whosever it is; of several the one at this port."""
+    bmc_id: str | None = c.execute(_AT, {"hosts": list(hosts), "port": port}).scalar_one_or_none()
+    return bmc_id
 
 
 def from_row(row: Row[Any], prefix: str = "") -> BmcRow:

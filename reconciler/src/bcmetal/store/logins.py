@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import Connection, bindparam, delete, exists, insert, select
+from sqlalchemy import Connection, bindparam, delete, exists, insert, select, update
 
 from bcmetal.decisions import Micros
 from bcmetal.store.tables import bmc_logins, sealed
@@ -44,6 +44,7 @@ _ROTATED: Final = select(
         bmc_logins.c.at >= bindparam("since"),
     )
 )
+_MOVE: Final = update(bmc_logins).where(bmc_logins.c.bmc_id == bindparam("stranger")).values(bmc_id=bindparam("known"))
 _PRUNE: Final = delete(bmc_logins).where(bmc_logins.c.at < bindparam("before"))
 
 
@@ -85,6 +86,16 @@ def tries(c: Connection, bmc_id: str, account: str, password: str, since: Micros
         ROTATING in stored,
         stored.get("current"),
     )
+
+
+def stranger(host: str) -> str:
+    """In place of its id, for a BMC that is not enrolled."""
+    return f"at:{host}"
+
+
+def move(c: Connection, host: str, bmc_id: str) -> None:
+    """It is enrolled now: what was tried there before counts."""
+    c.execute(_MOVE, {"stranger": stranger(host), "known": bmc_id})
 
 
 def rotated_since(c: Connection, bmc_id: str, since: Micros) -> bool:

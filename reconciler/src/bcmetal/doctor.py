@@ -1,0 +1,218 @@
+"""Looks at a BMC before it is enrolled: what it shows to everybody, and after a login within the same budget of failed logins.
+
+It has a few threads of its own, so that looks at dead addresses hold up no step. Nothing is kept but the logins that were counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import Connection
+
+from bcmetal.attempts import Attempts
+from bcmetal.boot.outbound import AddressRefused, NoConnection, Resolver, Target, literal, permitted_addresses, resolve
+from bcmetal.diagnosis import Seen, behaviour, trouble_of
+from bcmetal.errors import Fault, InvalidInput, RateLimited, VaultError
+from bcmetal.line import Lines, limits_for
+from bcmetal.opened import Secrets
+from bcmetal.settings import Network, Pool
+from bcmetal.store import bmcs, logins, sealed
+from bcmetal.store.values import Json, Sealed
+from bcmetal.text import clean
+from bcmetal_drivers.capabilities import AccountControl, Accounts, Bmc, Inventories, Remembers, need
+from bcmetal_drivers.connection import BmcAddress, Credential, Limits, Trust
+from bcmetal_drivers.errors import DriverError, Unreachable
+from bcmetal_drivers.first_look import known_behaviours, redfish_seen
+from bcmetal_drivers.ipmi_offered import ipmi_seen
+from bcmetal_drivers.lacking import lacks
+from bcmetal_drivers.resources import Inventory
+from bcmetal_drivers.schemes import IPMI, REDFISH, REDFISH_HTTP, SCHEMES, family_of
+
+AT_ONCE: Final = 4
+LOOK: Final = Limits(connect_s=4.0, read_s=6.0, total_s=8.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """`address` as it was typed and checked; `trust` None: nothing says how the certificate is trusted."""
+
+    address: BmcAddress
+    network: Network
+    trust: Trust | None
+
+    @property
+    def redfish_port(self) -> int:
+        return self.address.port if family_of(self.address.scheme) != IPMI else SCHEMES[REDFISH].port
+
+    @property
+    def ipmi_port(self) -> int:
+        asked = self.address.port if family_of(self.address.scheme) != REDFISH else 0
+        return asked or SCHEMES[IPMI].port
+
+
+class Doctor:
+    """Of one daemon."""
+
+    def __init__(self, lines: Lines, resolver: Resolver = resolve) -> None:
+        self._lines = lines
+        self._resolver = resolver
+        self._threads = ThreadPoolExecutor(2 * AT_ONCE, thread_name_prefix="doctor")
+        self._visits = 0
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=True)
+
+    def begin(self) -> None:
+        """Raises RateLimited; `end` follows."""
+        if self._visits >= AT_ONCE:
+            raise RateLimited(f"{AT_ONCE} BMCs are being looked at already", retryAfterS=5)
+        self._visits += 1
+
+    def end(self) -> None:
+        self._visits -= 1
+
+    # ------------------------------------------------------------ without a credential
+
+    async def look(self, visit: Visit) -> Seen:
+        """Raises InvalidInput for a name that leads out of the BMCs' networks. What is not there is told by the answer."""
+        loop = asyncio.get_running_loop()
+        where = await loop.run_in_executor(self._threads, self._resolved, visit)
+        plain = visit.address.scheme == REDFISH_HTTP
+        asked = (visit.address.host, where, visit.redfish_port, visit.trust, LOOK)
+        redfish, ipmi = await asyncio.gather(
+            loop.run_in_executor(self._threads, lambda: redfish_seen(*asked, plain=plain)),
+            loop.run_in_executor(self._threads, ipmi_seen, where, visit.ipmi_port),
+        )
+        at = str(BmcAddress(IPMI, where, visit.ipmi_port))
+        return Seen(where, redfish, ipmi, at, self._lines.clock.now(), visit.trust is not None)
+
+    def _resolved(self, visit: Visit) -> str:
+        """One address, which is the one that is connected to from here on."""
+        host = visit.address.host
+        if literal(host) is not None:
+            return host
+        target = Target("https", host, SCHEMES[REDFISH].port, "/")
+        try:
+            return str(permitted_addresses(target, (*visit.network.names, *visit.network.cidrs), self._resolver)[0])
+        except NoConnection:
+            raise InvalidInput(
+                [Fault("bmc.address", "the host's name is not found: give the BMC's IP address")]
+            ) from None
+        except AddressRefused:
+            text = "the host's name leads to an address that its network does not allow: add that to the network's cidrs, or give the right address"
+            raise InvalidInput([Fault("bmc.address", text)]) from None
+
+    # ------------------------------------------------------------ with one
+
+    async def log_in(self, visit: Visit, seen: Seen, name: str, pool: Pool) -> Json:
+        """In observe mode, once. A login that does not come about is told by `trouble`."""
+        try:
+            facts = await self._logged_in(visit, seen, name, pool)
+        except DriverError as error:
+            return {"credential": name, "ok": False, "trouble": trouble_of(error)}
+        except VaultError as error:
+            return {"credential": name, "ok": False, "trouble": {"code": "vault", "message": clean(str(error))}}
+        return {"credential": name, "ok": True, "trouble": None, **facts}
+
+    async def _logged_in(self, visit: Visit, seen: Seen, name: str, pool: Pool) -> Json:
+        lines = self._lines
+        if seen.redfish.mistrust is not None:
+            raise seen.redfish.mistrust
+        found = lines.settings().credentials[name]
+        credential = Credential(found.username or "", found.password_from(lines.vault))
+        address, trust = _speaks(seen)
+        bmc_id, rows = await lines.store.read(_known, (visit.address.host, seen.address), address)
+        attempts = Attempts(lines.store, lines.clock, lines.vault, None, Secrets(lines.vault, rows, "", "").rows())
+        limits = limits_for(lines.limits, pool, write_allowed=False)
+
+        def once() -> dict[str, Any]:
+            driver = lines.open_bmc(address, credential, trust, limits, {})
+            try:
+                return _facts(driver, credential.username)
+            finally:
+                driver.close()
+
+        loop = asyncio.get_running_loop()
+        login = attempts.login(bmc_id, credential)
+        return await lines.spend(attempts, login, lambda: loop.run_in_executor(self._threads, once))
+
+
+def _speaks(seen: Seen) -> tuple[BmcAddress, Trust]:
+    """Redfish where it is, by the very certificate that was seen and found good."""
+    if seen.redfish.there:
+        return seen.redfish.address, seen.redfish.pinned
+    if seen.ipmi.there:
+        scheme, _, rest = seen.ipmi_at.partition("://")
+        return BmcAddress(scheme, seen.address, int(rest.rpartition(":")[2])), Trust()
+    raise Unreachable(f"{seen.address}: neither Redfish nor IPMI answers there")
+
+
+def _known(c: Connection, hosts: Sequence[str], address: BmcAddress) -> tuple[str, Sequence[Sealed]]:
+    """Under which id its logins are counted, and what is sealed for it: it may be enrolled."""
+    bmc_id = bmcs.at(c, hosts, address.port)
+    if bmc_id is None:
+        return logins.stranger(hosts[0]), ()
+    return bmc_id, sealed.get(c, "bmc", bmc_id)
+
+
+def _facts(bmc: Bmc, username: str) -> dict[str, Any]:
+    inventory = need(bmc, Inventories).inventory()
+    return {
+        "maker": inventory.bmc.maker,
+        "model": inventory.bmc.model,
+        "firmware": inventory.bmc.firmware,
+        "system": {"model": inventory.identity.model, "serial": inventory.identity.serial},
+        "capabilities": list(inventory.capabilities),
+        "lacks": lacks(bmc.address.scheme, inventory.capabilities),
+        "unread": {name: clean(how) for name, how in inventory.sections.items() if how not in ("ok", "absent")},
+        "behaviours": _behaviours(inventory),
+        "session": _session(bmc),
+        "account": _account(bmc, username),
+        "accountPolicy": _policy(bmc),
+    }
+
+
+def _behaviours(inventory: Inventory) -> list[Json]:
+    bmc = inventory.bmc
+    return [behaviour(row) for row in known_behaviours(bmc.maker or "", bmc.model or "", bmc.firmware or "")]
+
+
+def _session(bmc: Bmc) -> str | None:
+    """`session`, `basic`, or None where there is no choice."""
+    how = bmc.learned().get("login") if isinstance(bmc, Remembers) else None
+    return how if isinstance(how, str) else None
+
+
+def _account(bmc: Bmc, username: str) -> Json | None:
+    """Of the credential's own; None where the BMC does not show it."""
+    try:
+        found = next((one for one in need(bmc, Accounts).accounts() if one.username == username), None)
+    except DriverError:
+        return None
+    if found is None:
+        return None
+    return {
+        "role": found.role,
+        "enabled": found.enabled,
+        "locked": found.locked,
+        "passwordExpired": found.password_expired,
+        "expires": found.expires,
+    }
+
+
+def _policy(bmc: Bmc) -> Json | None:
+    try:
+        rules = need(bmc, AccountControl).account_policy()
+    except DriverError:
+        return None
+    return {
+        "passwordShortest": rules.password_shortest,
+        "passwordLongest": rules.password_longest,
+        "lockoutThreshold": rules.lockout_threshold,
+        "lockoutS": rules.lockout_s,
+        "passwordExpiresDays": rules.password_expires_days,
+    }
