@@ -83,6 +83,7 @@ agent_tasks = Table(
     maybe_moment("ended_at"),
 )
 Index("agent_tasks_name", agent_tasks.c.operation_id, agent_tasks.c.name, unique=True)
+Index("agent_tasks_node", agent_tasks.c.node_id, agent_tasks.c.created_at)
 _open = agent_tasks.c.ended_at.is_(None)
 Index("agent_tasks_open", agent_tasks.c.operation_id, sqlite_where=_open, postgresql_where=_open)
 

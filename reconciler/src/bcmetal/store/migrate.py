@@ -17,7 +17,7 @@ from bcmetal.store.tables import meta
 from bcmetal.store.upsert import insert
 
 CODE: Final = 1  # compared with meta.min_code
-HEAD: Final = "0006"
+HEAD: Final = "0007"
 _LOCK: Final = 0x62636D65  # "bcme": migrations run one at a time
 
 _META: Final = select(meta.c.value).where(meta.c.name == bindparam("name"))

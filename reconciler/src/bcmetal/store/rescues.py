@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import Connection, Row, bindparam, func, select
 
 from bcmetal.decisions import SECOND, Micros
 from bcmetal.states import State, Verb
@@ -16,7 +16,7 @@ from bcmetal.store.tables import nodes, operations
 from bcmetal.store.values import Json
 
 TASK: Final = "rescue"
-o = operations.c
+o, t = operations.c, agent_tasks.c
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,38 +29,43 @@ class Rescue:
     ends_at: Micros | None
 
 
-_OF: Final = (
-    select(operations)
-    .where(o.node_id == bindparam("node_id"), o.verb == Verb.RESCUE.value, o.kind == "workflow", o.status == "done")
-    .order_by(o.created_at.desc(), o.operation_id.desc())
-    .limit(1)
+_newest_first = (o.created_at.desc(), o.operation_id.desc())
+_RESCUES: Final = (
+    select(o.node_id, o.operation_id, o.input, o.ended_at, t.result, t.handed_at)
+    .outerjoin(agent_tasks, (t.operation_id == o.operation_id) & (t.name == TASK))
+    .where(o.verb == Verb.RESCUE.value, o.kind == "workflow", o.status == "done")
 )
-_READY: Final = select(agent_tasks.c.result, agent_tasks.c.handed_at).where(
-    agent_tasks.c.operation_id == bindparam("operation_id"), agent_tasks.c.name == TASK
+_OF: Final = _RESCUES.where(o.node_id == bindparam("node_id")).order_by(*_newest_first).limit(1)
+_ranked = (
+    _RESCUES.join(nodes, nodes.c.node_id == o.node_id)
+    .where(nodes.c.state == State.RESCUED.value)
+    .add_columns(func.row_number().over(partition_by=o.node_id, order_by=_newest_first).label("rank"))
+    .subquery()
 )
-_RESCUED: Final = select(nodes.c.node_id).where(nodes.c.state == State.RESCUED.value).order_by(nodes.c.node_id)
+_OF_RESCUED: Final = select(_ranked).where(_ranked.c.rank == 1).order_by(_ranked.c.node_id)
 
 
 def of(c: Connection, node_id: str) -> Rescue | None:
     """None: the node was never rescued by us."""
     row = c.execute(_OF, {"node_id": node_id}).one_or_none()
-    if row is None:
-        return None
-    task = c.execute(_READY, {"operation_id": row.operation_id}).one_or_none()
-    lasts_s = jsontext.load(row.input).get("expiresAfterS")
-    began = row.ended_at if task is None or task.handed_at is None else task.handed_at
-    return Rescue(
-        node_id,
-        row.operation_id,
-        None if task is None else jsontext.load_or_none(task.result),
-        None if not lasts_s or began is None else Micros(began + int(lasts_s) * SECOND),
-    )
+    return None if row is None else _rescue(row)
 
 
 def over(c: Connection, now: Micros) -> tuple[Rescue, ...]:
     """Of nodes that are still rescued, past their time."""
-    found = (of(c, node_id) for node_id in c.execute(_RESCUED).scalars().all())
-    return tuple(one for one in found if one is not None and one.ends_at is not None and one.ends_at <= now)
+    found = (_rescue(row) for row in c.execute(_OF_RESCUED))
+    return tuple(one for one in found if one.ends_at is not None and one.ends_at <= now)
+
+
+def _rescue(row: Row[Any]) -> Rescue:
+    lasts_s = jsontext.load(row.input).get("expiresAfterS")
+    began = row.ended_at if row.handed_at is None else row.handed_at
+    return Rescue(
+        row.node_id,
+        row.operation_id,
+        jsontext.load_or_none(row.result),
+        None if not lasts_s or began is None else Micros(began + int(lasts_s) * SECOND),
+    )
 
 
 def told(rescue: Rescue | None, stamp: Callable[[int | None], str | None]) -> dict[str, Any] | None:
