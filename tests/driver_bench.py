@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import socket
+import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -11,10 +12,11 @@ from dataclasses import dataclass, field, replace
 from pydantic import SecretStr
 
 from bcmetal_drivers.address import parse
-from bcmetal_drivers.capabilities import Bmc
+from bcmetal_drivers.capabilities import Bmc, Jobs, Power, need
 from bcmetal_drivers.connection import BmcAddress, Credential, Limits, Trust, TrustKind
 from bcmetal_drivers.emulated.rack import EmulatedBmc, Rack, Rule
 from bcmetal_drivers.registry import open_bmc
+from bcmetal_drivers.resources import Job, JobState, PowerAction
 
 LIMITS = Limits(connect_s=3, read_s=2, total_s=15)
 
@@ -63,6 +65,12 @@ class Seat:
         self.closing.callback(opened.close)
         return opened
 
+    def boot(self) -> None:
+        """Off and on again."""
+        power = need(self.open(), Power)
+        power.set_power(PowerAction.OFF)
+        power.set_power(PowerAction.ON)
+
     def disturb(self, what: str, action: str, times: int | None = 1, **args: object) -> int:
         """A rule on the request by which the driver does `what`; its id."""
         method, path = self.bench.requests[what]
@@ -80,5 +88,19 @@ class Seat:
             return replace(self.address, port=gone.getsockname()[1])
 
 
+def a_secret(size: int = 16) -> SecretStr:
+    """Of so many characters."""
+    return SecretStr(secrets.token_hex(size // 2))
+
+
 def a_wrong_credential(username: str = "admin") -> Credential:
-    return Credential(username, SecretStr(secrets.token_hex(8)))
+    return Credential(username, a_secret())
+
+
+def ended(bmc: object, job: Job) -> Job:
+    """The job once it runs no more; as it is after 5 s."""
+    deadline = time.monotonic() + 5
+    while job.state is JobState.RUNNING and time.monotonic() < deadline:
+        time.sleep(0.02)
+        job = need(bmc, Jobs).job(job.ref)
+    return job

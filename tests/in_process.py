@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -43,8 +44,12 @@ async def answer_of(
     query: bytes = b"",
     proven: Mapping[str, Any] | None = None,
     sent: list[dict[str, Any]] | None = None,
+    stays: bool = False,
 ) -> Answered:
-    """`proven`: what a listener puts into the scope, such as the peer's certificate. `sent` gets the messages, also where the application raises."""
+    """`proven`: what a listener puts into the scope, such as the peer's certificate. `sent` gets the messages, also where the application raises.
+
+    `stays`: the caller stays on the line until it is answered, else it hangs up once it has said everything.
+    """
     scope: dict[str, Any] = {
         "type": "http",
         "asgi": {"version": "3.0"},
@@ -64,6 +69,8 @@ async def answer_of(
     got = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive() -> dict[str, Any]:
+        if not got and stays:
+            await asyncio.Event().wait()
         return got.pop(0) if got else {"type": "http.disconnect"}
 
     async def send(message: dict[str, Any]) -> None:

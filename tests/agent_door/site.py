@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import os
@@ -228,34 +227,4 @@ class AgentSite:
 
     async def patient(self, app: FastAPI, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Answered:
         """A caller that stays on the line, as `answer_of`'s does not."""
-        got = [{"type": "http.request", "body": body, "more_body": False}]
-        sent: list[dict[str, Any]] = []
-        gone = asyncio.Event()
-
-        async def receive() -> dict[str, Any]:
-            if got:
-                return got.pop(0)
-            await gone.wait()
-            return {"type": "http.disconnect"}
-
-        async def send(message: Any) -> None:
-            sent.append(dict(message))
-
-        scope: dict[str, Any] = {
-            "type": "http",
-            "asgi": {"version": "3.0"},
-            "http_version": "1.1",
-            "method": method,
-            "path": path,
-            "raw_path": path.encode(),
-            "query_string": b"",
-            "root_path": "",
-            "scheme": "https",
-            "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
-            "client": (ADDRESS, 40000),
-            "server": ("127.0.0.1", 8445),
-        }
-        await app(scope, receive, send)
-        start, *rest = sent
-        heads = {name.decode().lower(): value.decode() for name, value in start["headers"]}
-        return Answered(int(start["status"]), heads, b"".join(one.get("body", b"") for one in rest))
+        return await answer_of(app, path, body, headers, method=method, address=ADDRESS, stays=True)

@@ -35,7 +35,7 @@ from bcmetal_drivers.emulated.rack import EmulatedBmc
 from crash.effects import Crashed
 from emulated_site import Site, a_site, iso_server
 from emulated_site_config import POOL
-from in_process import Answered
+from in_process import Answered, answer_of
 from join import authority
 
 DISK_BYTES: Final = 64 * GIB
@@ -169,7 +169,7 @@ class LifeSite:
     ) -> Answered | None:
         """One call of an agent. None: the daemon died before it answered."""
         try:
-            answer = await _called(self.app(), method, path, body, headers, address)
+            answer = await answer_of(self.app(), path, body, headers, method=method, address=address, stays=True)
         except Crashed:
             return None
         self.answered.append((path, answer.status))
@@ -248,42 +248,6 @@ class LifeSite:
 
     def holding(self, name: str, secret: bytes) -> list[str]:
         return [disk.serial for disk in self.machines[name].disks if disk.holds(secret)]
-
-
-async def _called(
-    app: FastAPI, method: str, path: str, body: bytes, headers: Mapping[str, str], address: str
-) -> Answered:
-    """A caller that stays on the line until it is answered."""
-    got = [{"type": "http.request", "body": body, "more_body": False}]
-    sent: list[dict[str, Any]] = []
-    gone = asyncio.Event()
-
-    async def receive() -> dict[str, Any]:
-        if got:
-            return got.pop(0)
-        await gone.wait()
-        return {"type": "http.disconnect"}
-
-    async def send(message: Any) -> None:
-        sent.append(dict(message))
-
-    scope = {
-        "type": "http",
-        "asgi": {"version": "3.0"},
-        "http_version": "1.1",
-        "method": method,
-        "path": path,
-        "raw_path": path.encode(),
-        "query_string": b"",
-        "root_path": "",
-        "scheme": "https",
-        "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
-        "client": (address, 40000),
-        "server": ("127.0.0.1", 8445),
-    }
-    await app(scope, receive, send)
-    heads = {name.decode().lower(): value.decode() for name, value in sent[0]["headers"]}
-    return Answered(int(sent[0]["status"]), heads, b"".join(one.get("body", b"") for one in sent[1:]))
 
 
 @asynccontextmanager

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from bcmetal_drivers.emulated.rack import EmulatedBmc, Rack
+from bcmetal_drivers.ipmi import IpmiBmc
 from driver_bench import Bench, Seat
+from ipmi_bench import IpmiBench, an_ipmi_bench, driving
 
 SYSTEM = "/redfish/v1/Systems/1$"
 REDFISH = {
@@ -52,6 +54,20 @@ def seat(request: pytest.FixtureRequest) -> Iterator[Seat]:
 @pytest.fixture
 def redfish() -> Iterator[Seat]:
     with seated(BENCHES[0]) as opened:
+        yield opened
+
+
+@pytest.fixture
+def bench() -> Iterator[IpmiBench]:
+    """An IPMI BMC without a rack, for tests of the IPMI driver alone."""
+    with an_ipmi_bench() as opened:
+        yield opened
+
+
+@pytest.fixture
+def bmc(bench: IpmiBench) -> Iterator[IpmiBmc]:
+    """The IPMI driver on `bench`."""
+    with driving(bench) as opened:
         yield opened
 
 

@@ -24,7 +24,7 @@ from bcmetal_drivers.errors import (
 from bcmetal_drivers.introductions import introduces_itself
 from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.resources import AccountPolicy, PowerState
-from driver_bench import LIMITS, Seat
+from driver_bench import LIMITS, Seat, a_secret
 from raw_bmc import DOCS, Asked, a_door, a_raw_bmc, answer, error
 
 ACCOUNTS = "/redfish/v1/AccountService/Accounts"
@@ -35,10 +35,6 @@ def control(seat: Seat) -> AccountControl:
     if not offers(opened, AccountControl):
         pytest.skip(f"{seat.bench.name} does not claim AccountControl")
     return need(opened, AccountControl)
-
-
-def a_secret() -> SecretStr:
-    return SecretStr(token_hex(8))
 
 
 def must_change(seat: Seat) -> None:

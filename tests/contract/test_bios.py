@@ -6,21 +6,15 @@ from typing import Any
 
 import pytest
 
-from bcmetal_drivers.capabilities import Bios, Power, need, offers
+from bcmetal_drivers.capabilities import Bios, need, offers
 from bcmetal_drivers.emulated.board import DEFAULTS
 from bcmetal_drivers.emulated.rack import Rule
 from bcmetal_drivers.errors import Busy, MaybeSent, NotAsAsked, Refused, ServerFault, Unsupported
-from bcmetal_drivers.resources import BiosValue, BootMode, PowerAction
+from bcmetal_drivers.resources import BiosValue, BootMode
 from driver_bench import Seat
 
 SETTINGS = r"/Bios/(Settings|SD|Pending)$"
 WANTED: dict[str, BiosValue] = {"ProcVirtualization": "Disabled", "BootRetryCount": 5, "QuietBoot": False}
-
-
-def boot(seat: Seat) -> None:
-    power = need(seat.open(), Power)
-    power.set_power(PowerAction.OFF)
-    power.set_power(PowerAction.ON)
 
 
 def truth(seat: Seat) -> dict[str, BiosValue]:
@@ -39,13 +33,13 @@ def test_bios_settings_wait_for_the_next_boot_and_are_in_force_after_it(seat: Se
     waiting = bmc.bios()
     assert waiting.attributes == DEFAULTS
     assert waiting.pending == WANTED
-    boot(seat)
+    seat.boot()
     after = bmc.bios()
     assert after.attributes == {**DEFAULTS, **WANTED}
     assert not after.pending
     assert not after.rejected
     bmc.reset_bios()
-    boot(seat)
+    seat.boot()
     assert bmc.bios().attributes == DEFAULTS
 
 
@@ -73,7 +67,7 @@ def test_each_form_of_settings_resource_is_written_once_and_comes_into_force(
         assert bmc.bios().pending == WANTED
         bmc.set_bios(WANTED)
         assert len(redfish.effects()) == written
-    boot(redfish)
+    redfish.boot()
     assert truth(redfish) == WANTED
     assert not bmc.bios().pending
 
@@ -107,7 +101,7 @@ def test_names_that_do_not_exist_or_cannot_be_written_are_refused_by_name(redfis
         bmc.set_bios({"NoSuchThing": "Enabled", **WANTED})
     with pytest.raises(Refused, match="SystemBiosVersion"):
         bmc.set_bios({"SystemBiosVersion": "9.9.9", **WANTED})
-    boot(redfish)
+    redfish.boot()
     assert redfish.bmc.machine.board.bios == DEFAULTS
 
 
@@ -122,7 +116,7 @@ def test_what_a_boot_rejects_is_told_with_its_reason(redfish: Seat) -> None:
     redfish.bmc.set(bios_rejects=("ProcVirtualization",))
     bmc = need(redfish.open(), Bios)
     bmc.set_bios(WANTED)
-    boot(redfish)
+    redfish.boot()
     state = bmc.bios()
     assert list(state.rejected) == ["ProcVirtualization"]
     assert "depends on another setting" in state.rejected["ProcVirtualization"]
@@ -134,7 +128,7 @@ def test_settings_that_a_boot_forgets_are_seen_not_to_be_in_force(redfish: Seat)
     redfish.bmc.set(bios_lie="lost")
     bmc = need(redfish.open(), Bios)
     bmc.set_bios(WANTED)
-    boot(redfish)
+    redfish.boot()
     state = bmc.bios()
     assert not state.pending
     assert state.attributes == DEFAULTS
@@ -159,7 +153,7 @@ def test_a_write_whose_answer_is_lost_is_read_back(redfish: Seat) -> None:
 
 def test_settings_during_post_are_a_passing_fault(redfish: Seat) -> None:
     redfish.bmc.set(bios_post_s=3600.0)
-    boot(redfish)
+    redfish.boot()
     bmc = need(redfish.open(), Bios)
     with pytest.raises(ServerFault):
         bmc.bios()
@@ -187,5 +181,5 @@ def test_a_boot_mode_among_the_settings_is_in_force_from_the_next_boot_on(redfis
     bmc = need(redfish.open(), Bios)
     bmc.set_bios({"BootMode": "Bios"})
     assert redfish.bmc.machine.boot_mode is BootMode.UEFI
-    boot(redfish)
+    redfish.boot()
     assert redfish.bmc.machine.boots[-1].mode == BootMode.LEGACY.value

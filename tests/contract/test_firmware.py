@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from bcmetal_drivers.capabilities import Firmware, Jobs, Power, need, offers
+from bcmetal_drivers.capabilities import Firmware, Jobs, need, offers
 from bcmetal_drivers.connection import Limits
 from bcmetal_drivers.emulated.firmware import INVENTORY, image
 from bcmetal_drivers.emulated.rack import Rack, Rule
 from bcmetal_drivers.errors import Busy, DriverError, MaybeSent, Refused, Unsupported
-from bcmetal_drivers.resources import Job, JobState, PowerAction
+from bcmetal_drivers.resources import JobState
 from bcmetal_drivers.steady import steadily
-from driver_bench import LIMITS, Bench, Seat
+from driver_bench import LIMITS, Bench, Seat, ended
 from rack_client import dialling
 
 BIOS, BMC, NIC = (f"{INVENTORY}/{part}" for part in ("BIOS", "BMC", "NIC.1"))
@@ -68,20 +68,6 @@ def versions(bmc: Firmware) -> dict[str, str]:
     return {component.ref: component.version for component in bmc.firmware()}
 
 
-def ended(bmc: object, job: Job) -> Job:
-    deadline = time.monotonic() + 5
-    while job.state is JobState.RUNNING and time.monotonic() < deadline:
-        time.sleep(0.02)
-        job = need(bmc, Jobs).job(job.ref)
-    return job
-
-
-def boot(seat: Seat) -> None:
-    power = need(seat.open(), Power)
-    power.set_power(PowerAction.OFF)
-    power.set_power(PowerAction.ON)
-
-
 def an_image(folder: Path, component: str = "NIC.1", version: str = "23.1.0") -> Path:
     path = folder / "image.bin"
     path.write_bytes(image(component, version, 300_000))
@@ -123,7 +109,7 @@ def test_a_bios_is_another_one_after_the_next_boot(redfish: Seat, shelf: Shelf) 
     before = versions(bmc)[BIOS]
     assert ended(bmc, bmc.update_firmware(f"{shelf.url}/bios.bin")).state is JobState.DONE
     assert versions(bmc)[BIOS] == before
-    boot(redfish)
+    redfish.boot()
     assert versions(bmc)[BIOS] == "2.15.0"
 
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from pydantic import SecretStr
 
 from bcmetal_drivers.connection import Credential
 from bcmetal_drivers.emulated.ipmi_accounts import SLOTS, UserSlot
@@ -15,23 +12,8 @@ from bcmetal_drivers.emulated.ipmi_wire import ADMINISTRATOR
 from bcmetal_drivers.errors import DriverError, NotAsAsked, Refused, RejectedCredentials, Unsupported
 from bcmetal_drivers.ipmi import IpmiBmc
 from bcmetal_drivers.resources import AccountPolicy, PowerState
-from ipmi_bench import LIMITS, IpmiBench, an_ipmi_bench, driving
-
-
-@pytest.fixture
-def bench() -> Iterator[IpmiBench]:
-    with an_ipmi_bench() as opened:
-        yield opened
-
-
-@pytest.fixture
-def bmc(bench: IpmiBench) -> Iterator[IpmiBmc]:
-    with driving(bench) as opened:
-        yield opened
-
-
-def a_secret(size: int = 16) -> SecretStr:
-    return SecretStr(secrets.token_hex(size // 2))
+from driver_bench import a_secret
+from ipmi_bench import LIMITS, IpmiBench, driving
 
 
 def open_ways(bmc: IpmiBmc) -> set[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -11,20 +10,7 @@ from bcmetal_drivers.emulated.ipmi_commands import SELECTORS
 from bcmetal_drivers.errors import NotAsAsked, Unsupported
 from bcmetal_drivers.ipmi import IpmiBmc
 from bcmetal_drivers.resources import BootDevice, BootMode, BootOverride, PowerAction, PowerState
-from ipmi_bench import IpmiBench, an_ipmi_bench, driving
-
-
-@pytest.fixture
-def bench() -> Iterator[IpmiBench]:
-    with an_ipmi_bench() as opened:
-        yield opened
-
-
-@pytest.fixture
-def bmc(bench: IpmiBench) -> Iterator[IpmiBmc]:
-    with driving(bench) as opened:
-        yield opened
-
+from ipmi_bench import IpmiBench
 
 # ---------------------------------------------------------------- boot
 

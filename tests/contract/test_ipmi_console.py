@@ -14,19 +14,7 @@ from bcmetal_drivers.emulated.ipmi_sol import SIZE
 from bcmetal_drivers.errors import Refused, TimedOut, Unreachable, Unsupported
 from bcmetal_drivers.ipmi import IpmiBmc
 from bcmetal_drivers.resources import ConsoleAccess, PowerState
-from ipmi_bench import LIMITS, IpmiBench, an_ipmi_bench, driving
-
-
-@pytest.fixture
-def bench() -> Iterator[IpmiBench]:
-    with an_ipmi_bench() as opened:
-        yield opened
-
-
-@pytest.fixture
-def bmc(bench: IpmiBench) -> Iterator[IpmiBmc]:
-    with driving(bench) as opened:
-        yield opened
+from ipmi_bench import LIMITS, IpmiBench, driving
 
 
 @pytest.fixture

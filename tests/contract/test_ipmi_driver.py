@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-import secrets
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pydantic import SecretStr
 from pyghmi.ipmi.private import session as pyghmi_session
 
 from bcmetal_drivers import ipmi_packets
@@ -40,25 +37,10 @@ from bcmetal_drivers.errors import (
 )
 from bcmetal_drivers.ipmi import IpmiBmc
 from bcmetal_drivers.resources import BootDevice, BootMode, BootOverride, PowerAction, PowerState
+from driver_bench import a_secret
 from ipmi_bench import LIMITS, IpmiBench, Wrote, an_ipmi_bench, driving
 
 SHORT = replace(LIMITS, total_s=3)
-
-
-@pytest.fixture
-def bench() -> Iterator[IpmiBench]:
-    with an_ipmi_bench() as opened:
-        yield opened
-
-
-@pytest.fixture
-def bmc(bench: IpmiBench) -> Iterator[IpmiBmc]:
-    with driving(bench) as opened:
-        yield opened
-
-
-def a_secret() -> SecretStr:
-    return SecretStr(secrets.token_hex(8))
 
 
 # ---------------------------------------------------------------- what it can do

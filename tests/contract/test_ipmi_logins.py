@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -23,24 +22,8 @@ from bcmetal_drivers.errors import (
 )
 from bcmetal_drivers.ipmi import IpmiBmc
 from bcmetal_drivers.resources import PowerAction, PowerState
-from ipmi_bench import LIMITS, IpmiBench, an_ipmi_bench, driving
-
-
-@pytest.fixture
-def bench() -> Iterator[IpmiBench]:
-    with an_ipmi_bench() as opened:
-        yield opened
-
-
-@pytest.fixture
-def bmc(bench: IpmiBench) -> Iterator[IpmiBmc]:
-    with driving(bench) as opened:
-        yield opened
-
-
-def a_secret() -> SecretStr:
-    return SecretStr(secrets.token_hex(8))
-
+from driver_bench import a_secret
+from ipmi_bench import LIMITS, IpmiBench, driving
 
 # ---------------------------------------------------------------- accounts
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -14,19 +13,7 @@ from bcmetal_drivers.errors import Busy, MaybeSent, Refused, Unsupported
 from bcmetal_drivers.ipmi import IpmiBmc
 from bcmetal_drivers.ipmi_sdr import Formula
 from bcmetal_drivers.resources import PowerAction, Sensor, SensorKind
-from ipmi_bench import IpmiBench, an_ipmi_bench, driving
-
-
-@pytest.fixture
-def bench() -> Iterator[IpmiBench]:
-    with an_ipmi_bench() as opened:
-        yield opened
-
-
-@pytest.fixture
-def bmc(bench: IpmiBench) -> Iterator[IpmiBmc]:
-    with driving(bench) as opened:
-        yield opened
+from ipmi_bench import IpmiBench
 
 
 def by_name(bmc: IpmiBmc) -> dict[str, Sensor]:

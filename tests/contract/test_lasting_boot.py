@@ -11,7 +11,6 @@ from bcmetal_drivers.capabilities import (
     BootAlways,
     BootModes,
     BootOnce,
-    Power,
     SecureBoot,
     SecureBootKeys,
     need,
@@ -20,7 +19,7 @@ from bcmetal_drivers.capabilities import (
 from bcmetal_drivers.emulated.board import DATABASES
 from bcmetal_drivers.emulated.rack import Rule
 from bcmetal_drivers.errors import MaybeSent, NotAsAsked, Refused, Unsupported
-from bcmetal_drivers.resources import BootDevice, BootMode, KeyReset, PowerAction, SecureBootMode
+from bcmetal_drivers.resources import BootDevice, BootMode, KeyReset, SecureBootMode
 from driver_bench import Seat
 
 SYSTEM = r"/Systems/1(/Settings)?$"
@@ -29,9 +28,7 @@ RESET_KEYS = r"ResetKeys$"
 
 def boot(seat: Seat) -> str:
     """The device that it booted."""
-    power = need(seat.open(), Power)
-    power.set_power(PowerAction.OFF)
-    power.set_power(PowerAction.ON)
+    seat.boot()
     return seat.bmc.machine.boots[-1].device
 
 

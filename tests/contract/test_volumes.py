@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
 
-from bcmetal_drivers.capabilities import DriveErase, Inventories, Jobs, Power, Volumes, need, offers
+from bcmetal_drivers.capabilities import DriveErase, Inventories, Volumes, need, offers
 from bcmetal_drivers.emulated.rack import Rack, Rule
 from bcmetal_drivers.errors import MaybeSent, NotAsAsked, Refused, Unsupported
-from bcmetal_drivers.resources import Job, JobState, PowerAction, VolumeWanted
-from driver_bench import Bench, Seat
+from bcmetal_drivers.resources import JobState, VolumeWanted
+from driver_bench import Bench, Seat, ended
 
 VOLUMES = r"/Volumes(/[^/]+)?$"
 
@@ -22,20 +21,6 @@ def serials(seat: Seat, count: int = 2) -> tuple[str, ...]:
 
 def mirror(seat: Seat) -> VolumeWanted:
     return VolumeWanted("RAID1", serials(seat), name="os")
-
-
-def ended(bmc: object, job: Job) -> Job:
-    deadline = time.monotonic() + 5
-    while job.state is JobState.RUNNING and time.monotonic() < deadline:
-        time.sleep(0.02)
-        job = need(bmc, Jobs).job(job.ref)
-    return job
-
-
-def boot(seat: Seat) -> None:
-    power = need(seat.open(), Power)
-    power.set_power(PowerAction.OFF)
-    power.set_power(PowerAction.ON)
 
 
 def test_a_volume_is_made_of_drives_and_deleted_and_their_data_stays_until_they_are_erased(seat: Seat) -> None:
@@ -91,12 +76,12 @@ def test_a_controller_that_works_at_the_next_boot_has_its_task_run_until_then(re
     job = bmc.create_volume(mirror(redfish))
     assert job.state is JobState.RUNNING
     assert bmc.volumes() == ()
-    boot(redfish)
+    redfish.boot()
     assert ended(bmc, job).state is JobState.DONE
     (volume,) = bmc.volumes()
     bmc.delete_volume(volume.ref)
     assert len(bmc.volumes()) == 1
-    boot(redfish)
+    redfish.boot()
     assert bmc.volumes() == ()
 
 
