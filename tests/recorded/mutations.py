@@ -18,7 +18,10 @@ WORDS: tuple[Any, ...] = (
     [{"@odata.id": "/redfish/v1"}], {"@odata.id": "/redfish/v1"}, {"@odata.id": "/redfish/v1/Nowhere"},
     {"@odata.id": "https://elsewhere.invalid/redfish/v1/Systems"}, {"@odata.id": "//elsewhere.invalid/x"},
     {"@odata.id": "http://[::1/broken"}, {"@odata.id": "redfish/v1/relative"}, {"@odata.id": "/redfish/v1/\r\nX: y"},
-    {"@odata.id": "/" + LONG}, "/redfish/v1/Systems", "https://elsewhere.invalid/", "00:1b:21:00:00:01", "2026-01-01T00:00:00Z",
+    {"@odata.id": "/" + LONG}, {"@odata.id": "/\ud800"}, {"@odata.id": "/redfish/v1/\x1b[2JSystems"}, {"@odata.id": "/redfish/v1/Sys\ntems"},
+    {"@odata.id": "#"}, {"@odata.id": "/redfish/v1/../.."}, {"@odata.id": True}, {"@odata.id": {"@odata.id": "/redfish/v1"}},
+    "٣", "1_000", "0x10", "²", "\x7f", "a\tb", "\u2028", "9999-12-31T23:59:59+23:59", "0001-01-01T00:00:00+14:00", "2026-02-30T00:00:00Z", "+99:99",
+    [True, "\x07", -5], {"\x1b[31m": "\x1b[31m"}, [{"a": ["\ud83d"]}], "/redfish/v1/Systems", "https://elsewhere.invalid/", "00:1b:21:00:00:01", "2026-01-01T00:00:00Z",
 )  # fmt: skip
 WHOLE: tuple[Any, ...] = (
     b"",
@@ -35,7 +38,11 @@ WHOLE: tuple[Any, ...] = (
 )
 
 
-KINDS = ("replace", "replace", "replace", "drop", "retype", "huge", "deep", "swap", "link", "repeat")
+KINDS = (
+    *("replace", "replace", "replace", "drop", "retype", "huge", "deep", "swap", "link", "repeat"),
+    *("itself", "inserted", "all", "negated"),
+)
+INSERTED = ("\x00", "\x1b[2J", "\n", "\ud800", "٣", "\u202e", "/", "?", "#")
 
 
 def places(value: Any) -> Iterator[Place]:
@@ -97,5 +104,14 @@ def _mutate(kind: str, holder: Any, key: Any, rng: random.Random, docs: dict[str
         holder[key] = {"@odata.id": rng.choice(paths)}
     elif kind == "repeat" and isinstance(value, list):
         holder[key] = value * 3
+    elif kind == "itself":
+        holder[key] = {"@odata.id": next((path for path in paths if docs[path] is holder), paths[0])}
+    elif kind == "inserted" and isinstance(value, str):
+        at = rng.randrange(len(value) + 1)
+        holder[key] = value[:at] + rng.choice(INSERTED) + value[at:]
+    elif kind == "all" and isinstance(holder, dict):
+        holder.update({name: deepcopy(rng.choice(WORDS)) for name in holder})
+    elif kind == "negated" and isinstance(value, int | float) and abs(value) < 2**63:
+        holder[key] = rng.choice((-value, value + 0.5, str(value), bool(value)))
     else:
         holder[key] = deepcopy(rng.choice(WORDS))

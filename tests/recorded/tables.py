@@ -35,6 +35,7 @@ class Tree:
     firmware: int
     requests: int
     resources: int
+    baseline: int  # requests of one
 
 
 TREES = {
@@ -88,6 +89,7 @@ TREES = {
         firmware=29,
         requests=30,
         resources=121,
+        baseline=96,
     ),
     "hpe-dl385-ilo5-2.72": Tree(
         uuid="34383350-3131-584D-5133-303230393953",
@@ -158,6 +160,7 @@ TREES = {
         firmware=48,
         requests=44,
         resources=170,
+        baseline=109,
     ),
     "lenovo-sr670v2-xcc-2.83": Tree(
         uuid="6173ecec-6ef5-11ee-834a-0a8fc3a58a71",
@@ -215,6 +218,7 @@ TREES = {
         firmware=42,
         requests=27,
         resources=145,
+        baseline=73,
     ),
     "supermicro-sys821ge-11.01": Tree(
         uuid="00000000-0000-0000-0000-7CC25550A8FF",
@@ -324,5 +328,6 @@ TREES = {
         firmware=106,
         requests=44,
         resources=265,
+        baseline=163,
     ),
 }

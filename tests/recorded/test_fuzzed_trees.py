@@ -1,4 +1,5 @@
-"""Trees with anything in them replaced, dropped, retyped or huge raise nothing but our typed errors, and end.
+"""Trees with anything in them replaced, dropped, retyped or huge raise nothing but our typed errors, and end; what is read of them is of the
+kinds that the capabilities say, bounded and printable.
 
 BCMETAL_FUZZ says how many times as many as usual are tried.
 """
@@ -26,6 +27,7 @@ from bcmetal_drivers.errors import DriverError
 from bcmetal_drivers.resources import BootDevice, BootMode, KeyReset, PowerAction
 from recorded.mutations import mutated
 from recorded.recordings import recorded
+from recorded.sane import insane
 from recorded.tables import TREES
 from recorded.trees import MAKERS, ROOT, tree_of
 
@@ -89,12 +91,13 @@ def tried(docs: dict[str, Any], calls: dict[str, Call], story: str) -> None:
             began = time.monotonic()
             try:
                 found = call(bmc)
-            except DriverError:
-                continue
+            except DriverError as error:
+                found = str(error)
             except Exception as error:
                 raise AssertionError(f"{name} raised {type(error).__name__}: {story}") from error
             finally:
                 assert time.monotonic() - began < LONGEST_S, (name, story)
+            assert list(insane(found, name))[:3] == [], story
             if is_dataclass(found) and not isinstance(found, type):
                 assert len(json.dumps(asdict(found), default=dict)) < LARGEST, (name, story)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -11,10 +11,11 @@ import pytest
 from bcmetal_drivers.connection import Limits
 from bcmetal_drivers.emulated.recorded_front import RecordedService
 from bcmetal_drivers.emulated.recorded_line import driving
-from bcmetal_drivers.errors import AmbiguousSystem, Unreachable
+from bcmetal_drivers.errors import AmbiguousSystem, Unreachable, Unsupported
 from bcmetal_drivers.resources import Inventory
 from recorded import trees
 from recorded.bench import driven
+from recorded.test_fuzzed_trees import LOOKS
 from recorded.trees import CHASSIS, GIB, MAKERS, ROOT, SYSTEM, Docs, link, tree_of
 
 LIMITS = Limits(connect_s=2, read_s=2, total_s=10)
@@ -54,6 +55,16 @@ def test_every_section_has_a_status_and_a_time_and_nothing_is_read_twice(tree: s
         "pcie",
         "firmware",
     }
+    assert [path for path, times in service.reads.items() if times > 1] == []
+
+
+@pytest.mark.parametrize("name", LOOKS)
+@pytest.mark.parametrize("tree", ["everything", "in-pages"])
+def test_no_look_reads_anything_twice(tree: str, name: str) -> None:
+    service = RecordedService(tree_of(MAKERS[tree]()))
+    with driving(service, LIMITS) as bmc, suppress(Unsupported):
+        LOOKS[name](bmc)
+    assert service.reads
     assert [path for path, times in service.reads.items() if times > 1] == []
 
 

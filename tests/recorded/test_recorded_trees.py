@@ -64,6 +64,15 @@ def test_no_resource_is_read_twice_and_the_requests_are_counted(name: str, expan
 
 
 @pytest.mark.parametrize("name", TREES)
+def test_a_baseline_reads_no_resource_twice_in_so_many_requests(name: str, tmp_path: Path) -> None:
+    with driven(recorded(name), tmp_path, tls=False) as (bmc, served):
+        found = bmc.baseline()
+        assert found["sections"]
+        assert [path for path, times in served.reads.items() if times > 1] == []
+        assert served.requests <= TREES[name].baseline
+
+
+@pytest.mark.parametrize("name", TREES)
 def test_the_identity_alone_says_the_same_as_the_inventory(name: str, tmp_path: Path) -> None:
     with driven(recorded(name), tmp_path, tls=False) as (bmc, served):
         identity: Identity = bmc.identity()

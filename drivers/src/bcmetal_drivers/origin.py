@@ -13,9 +13,12 @@ AS_IT_IS: Final = "/%:@!$&'()*+,;=~-._"
 
 def own_path(origin: str, link: str, asked: str) -> str:
     """The path of a link that a service at this origin gave. `asked`: where it stood. Raises Malformed for a link to elsewhere."""
-    if not isinstance(link, str) or not link or len(link) > PATH_LIMIT:
+    if not isinstance(link, str) or not link or len(link) > PATH_LIMIT or not link.isprintable():
         raise Malformed(f"{asked}: a link that is no path")
-    parts = urlsplit(link)
+    try:
+        parts = urlsplit(link)
+    except ValueError as error:
+        raise Malformed(f"{asked}: a link that is no path") from error
     if parts.scheme or parts.netloc:
         there = f"{parts.scheme}://{parts.netloc}".lower()
         default = {"https": ":443", "http": ":80"}.get(parts.scheme.lower(), "")

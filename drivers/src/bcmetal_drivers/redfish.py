@@ -134,7 +134,7 @@ class RedfishBmc(Upkeep):
     # ------------------------------------------------------------ power
 
     def power_state(self) -> PowerState:
-        with self._call() as tree:
+        with self._look() as tree:
             return redfish_power.power_of(tree.system())
 
     def set_power(self, action: PowerAction) -> None:
@@ -143,7 +143,7 @@ class RedfishBmc(Upkeep):
             redfish_power.set_power(tree, action)
 
     def reading(self) -> Reading:
-        with self._call() as tree:
+        with self._look() as tree:
             system = tree.system()
             return Reading(
                 redfish_power.power_of(system),
@@ -164,7 +164,7 @@ class RedfishBmc(Upkeep):
             redfish_boot.boot_always(tree, device, mode)
 
     def boot_override(self) -> BootOverride:
-        with self._call() as tree:
+        with self._look() as tree:
             return redfish_boot.boot_override(tree)
 
     def clear_boot_override(self) -> None:
@@ -172,7 +172,7 @@ class RedfishBmc(Upkeep):
             redfish_boot.clear(tree)
 
     def boot_mode(self) -> BootMode | None:
-        with self._call() as tree:
+        with self._look() as tree:
             return redfish_boot.mode_of(tree.system())
 
     def set_boot_mode(self, mode: BootMode) -> None:
@@ -180,7 +180,7 @@ class RedfishBmc(Upkeep):
             redfish_boot.set_boot_mode(tree, mode)
 
     def secure_boot(self) -> bool | None:
-        with self._call() as tree:
+        with self._look() as tree:
             return redfish_boot.secure_boot(tree)
 
     def set_secure_boot(self, on: bool) -> None:
@@ -188,7 +188,7 @@ class RedfishBmc(Upkeep):
             redfish_boot.set_secure_boot(tree, on)
 
     def secure_boot_mode(self) -> SecureBootMode | None:
-        with self._call() as tree:
+        with self._look() as tree:
             return redfish_secure_boot.mode(tree)
 
     def reset_secure_boot_keys(self, to: KeyReset) -> None:
@@ -198,7 +198,7 @@ class RedfishBmc(Upkeep):
     # ------------------------------------------------------------ BIOS settings
 
     def bios(self) -> BiosState:
-        with self._call() as tree:
+        with self._look() as tree:
             return redfish_bios.bios(tree)
 
     def set_bios(self, attributes: Mapping[str, BiosValue]) -> None:
@@ -240,7 +240,7 @@ class RedfishBmc(Upkeep):
             redfish_media.eject(tree)
 
     def inserted(self) -> tuple[Slot, ...]:
-        with self._call() as tree:
+        with self._look() as tree:
             return tuple(drive.slot for drive in redfish_media.drives(tree))
 
     # ------------------------------------------------------------ who it is
@@ -319,7 +319,7 @@ class RedfishBmc(Upkeep):
             redfish_tpm.clear(tree)
 
     def tpm_clear_waits(self) -> bool:
-        with self._call() as tree:
+        with self._look() as tree:
             return redfish_tpm.waits(tree)
 
     # ------------------------------------------------------------ drives

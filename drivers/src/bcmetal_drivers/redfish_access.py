@@ -15,7 +15,7 @@ from typing import Any, Final
 from bcmetal_drivers.door import tolerated
 from bcmetal_drivers.errors import Refused, Unsupported
 from bcmetal_drivers.redfish_accounts import account_of, service, slots
-from bcmetal_drivers.redfish_document import Doc, dig, link, text
+from bcmetal_drivers.redfish_document import Doc, dig, link, printable, text
 from bcmetal_drivers.redfish_tree import Tree
 
 DIRECTORIES: Final = ("LDAP", "ActiveDirectory", "OAuth2", "TACACSplus")
@@ -72,7 +72,7 @@ def _leaves(at: str, value: object, depth: int) -> Iterator[tuple[str, Any]]:
         for name in sorted(map(str, value)):
             if "@" in name or name in ("Links", "Actions") or BY_ITSELF.search(name):
                 continue
-            for leaf in _leaves(f"{at}.{name}"[-200:].lstrip("."), value[name], depth - 1):
+            for leaf in _leaves(f"{at}.{printable(name)}"[-200:].lstrip("."), value.get(name), depth - 1):
                 yield leaf
                 n += 1
                 if n >= LEAVES:
@@ -83,7 +83,15 @@ def _leaves(at: str, value: object, depth: int) -> Iterator[tuple[str, Any]]:
         return
     shown = json.dumps(kept, sort_keys=True)
     hidden = SECRET.search(at) and not isinstance(kept, bool | int)
-    yield at, digest(kept) if hidden or len(shown) > LONGEST else kept
+    yield at, digest(kept) if hidden or len(shown) > LONGEST else _printable(kept)
+
+
+def _printable(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {printable(str(name)): _printable(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_printable(one) for one in value]
+    return printable(value) if isinstance(value, str) else value
 
 
 def _is_empty(entry: object) -> bool:
@@ -148,7 +156,7 @@ def of_roles(tree: Tree) -> dict[str, Any]:
 
 def _words(doc: Doc, key: str) -> list[str]:
     listed = dig(doc, key)
-    return [str(one)[:64] for one in listed[:64]] if isinstance(listed, list) else []
+    return [printable(str(one)[:64]) for one in listed[:64]] if isinstance(listed, list) else []
 
 
 def of_the_service(tree: Tree) -> dict[str, Any]:

@@ -8,10 +8,10 @@ from typing import Any, Final
 from bcmetal_drivers import redfish_access
 from bcmetal_drivers.door import tolerated
 from bcmetal_drivers.errors import MaybeSent, NotAsAsked, Refused, Unsupported
-from bcmetal_drivers.redfish_accounts import accounts, service
+from bcmetal_drivers.redfish_accounts import accounts, flag, service
 from bcmetal_drivers.redfish_bios import bios, offered, registry
 from bcmetal_drivers.redfish_boot import mode_of, secure_boot_of
-from bcmetal_drivers.redfish_document import Doc, dig, link, number, text
+from bcmetal_drivers.redfish_document import Doc, dig, link, number, printable, text
 from bcmetal_drivers.redfish_firmware import firmware
 from bcmetal_drivers.redfish_nics import mac_of
 from bcmetal_drivers.redfish_sections import Sections
@@ -30,6 +30,11 @@ def baseline(tree: Tree) -> Mapping[str, object]:
 
     What fails now may be there a moment later, and "shows it no more" would be a difference: it is raised, at most so many times in a row.
     """
+    with tree.reading():
+        return _baseline(tree)
+
+
+def _baseline(tree: Tree) -> Mapping[str, object]:
     system = tree.system()
     sections = Sections(tree)
     managers = sections.read("managers", lambda: [doc for doc in map(tree.find, tree.manager_paths()) if doc]) or []
@@ -86,7 +91,7 @@ def _directories(tree: Tree) -> Mapping[str, object]:
 
 def _directory(doc: Doc, name: str) -> dict[str, object]:
     addresses = dig(doc, name, "ServiceAddresses")
-    listed = [str(address)[:256] for address in addresses[:20]] if isinstance(addresses, list) else []
+    listed = [printable(str(address)[:256]) for address in addresses[:20]] if isinstance(addresses, list) else []
     return {"enabled": dig(doc, name, "ServiceEnabled") is True, "addresses": listed}
 
 
@@ -123,7 +128,13 @@ def _origins(doc: Doc) -> list[str]:
 
 def _services(tree: Tree, manager: Doc) -> Mapping[str, object]:
     protocol = tree.find(link(manager, "NetworkProtocol"))
-    return {name: dig(protocol, name, "ProtocolEnabled") for name in SERVICES if isinstance(dig(protocol, name), dict)}
+    return {name: _switch(dig(protocol, name)) for name in SERVICES if isinstance(dig(protocol, name), dict)}
+
+
+def _switch(protocol: Doc) -> bool | str | None:
+    """Whether it is on; in the BMC's word where that is neither true nor false."""
+    shown = flag(protocol, "ProtocolEnabled")
+    return text(protocol, "ProtocolEnabled") if shown is None else shown
 
 
 def _subscriptions(tree: Tree) -> Iterator[tuple[str, str]]:
@@ -142,7 +153,7 @@ def _boot(tree: Tree, system: Doc) -> Mapping[str, object]:
 
 def _order(system: Doc) -> list[str] | None:
     order = dig(system, "Boot", "BootOrder")
-    return [str(entry)[:256] for entry in order[:100]] if isinstance(order, list) else None
+    return [printable(str(entry)[:256]) for entry in order[:100]] if isinstance(order, list) else None
 
 
 def _options(tree: Tree, system: Doc) -> dict[str, str] | None:

@@ -15,7 +15,7 @@ import sushy.exceptions
 from bcmetal_drivers.door import tolerated
 from bcmetal_drivers.errors import Busy, Malformed, MaybeSent, NotAsAsked, Refused, Unsupported
 from bcmetal_drivers.redfish_actions import action
-from bcmetal_drivers.redfish_document import Doc, dig, link, text
+from bcmetal_drivers.redfish_document import Doc, dig, link, printable, text
 from bcmetal_drivers.redfish_settings import BELOW
 from bcmetal_drivers.redfish_tasks import until
 from bcmetal_drivers.redfish_tree import Tree
@@ -26,6 +26,7 @@ from bcmetal_drivers.wire import Answer
 ATTRIBUTES_LIMIT: Final = 5000
 REASON_LIMIT: Final = 200
 NAMES_SHOWN: Final = 10
+NAMED: Final = 100  # attributes of one message
 APPLY_TIME: Final = "@Redfish.SettingsApplyTime"
 NO_REASON: Final = re.compile(r"(?:Success|Created|NoOperation|ResetRequired|Completed?|Applied)$")
 RELATED: Final = re.compile(r"/?Attributes/(.+)$")
@@ -94,12 +95,13 @@ def reset_bios(tree: Tree) -> None:
 
 
 def attributes_of(doc: Doc | None) -> dict[str, BiosValue]:
-    """Plain values only; a string keeps its blanks, for it may be written back."""
+    """Plain values only, of names that can be written down; a string keeps its blanks, for it may be written back."""
     listed = dig(doc, "Attributes")
     found: dict[str, BiosValue] = {}
     for name, value in list(listed.items())[:ATTRIBUTES_LIMIT] if isinstance(listed, Mapping) else ():
-        if isinstance(name, str) and len(name) <= 256 and (value is None or isinstance(value, str | int | float)):
-            found[name] = value[:1024] if isinstance(value, str) else value
+        named = isinstance(name, str) and len(name) <= 256 and name.isprintable()
+        if named and (value is None or isinstance(value, str | int | float)):
+            found[name] = printable(value[:1024]) if isinstance(value, str) else value
     return found
 
 
@@ -128,7 +130,7 @@ def _about(message: Any, known: Mapping[str, object]) -> list[str]:
         if isinstance(item, str) and (match := RELATED.search(item))
     ]
     if named:
-        return named
+        return [printable(name[:256]) for name in named[:NAMED]]
     args = dig(message, "MessageArgs")
     return [arg for arg in (args if isinstance(args, list) else []) if isinstance(arg, str) and arg in known]
 

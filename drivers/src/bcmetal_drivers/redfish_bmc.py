@@ -106,11 +106,6 @@ def _with_prefix(entry: Doc, prefix: str | float | None) -> str:
 
 def consoles(tree: Tree, typed_at_ssh: str = "") -> tuple[ConsoleAccess, ...]:
     """`typed_at_ssh`: what this maker's shell wants, where the BMC does not say it itself."""
-    with tree.reading():
-        return _consoles(tree, typed_at_ssh)
-
-
-def _consoles(tree: Tree, typed_at_ssh: str) -> tuple[ConsoleAccess, ...]:
     system = tree.system()
     seen: dict[str, ConsoleAccess] = {}
     for _, manager in managers(tree):

@@ -33,8 +33,7 @@ class Found:
 
 
 def host_ways(tree: Tree) -> tuple[HostWay, ...]:
-    with tree.reading():
-        return tuple(found.way for found in _ways(tree))
+    return tuple(found.way for found in _ways(tree))
 
 
 def close(tree: Tree, name: str) -> None:

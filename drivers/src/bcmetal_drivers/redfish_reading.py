@@ -116,7 +116,8 @@ class Reading:
                 yield member, doc
         for place in list(self.places)[before:]:
             del self.places[place]
-        self._place(path)
+        if isinstance(self._docs.get(key(path)), dict):
+            self._place(path)
 
     def _place(self, path: str) -> None:
         if len(self.places) < PLACES + MEMBERS:
@@ -200,6 +201,7 @@ def _is_whole(member: Any) -> bool:
     return (
         isinstance(member, dict)
         and isinstance(member.get("@odata.id"), str)
+        and member["@odata.id"].isprintable()
         and len(member) > EXPANDED
         and ("Id" in member or "Name" in member)
     )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 
 from bcmetal_drivers import (
@@ -41,16 +42,22 @@ class Upkeep(ABC):
     @abstractmethod
     def _call(self) -> AbstractContextManager[Tree]: ...
 
+    @contextmanager
+    def _look(self) -> Iterator[Tree]:
+        """A call that only reads, and each resource once."""
+        with self._call() as tree, tree.reading():
+            yield tree
+
     def sensors(self) -> tuple[Sensor, ...]:
-        with self._call() as tree:
+        with self._look() as tree:
             return redfish_sensors.sensors(tree)
 
     def power_draw_w(self) -> float | None:
-        with self._call() as tree:
+        with self._look() as tree:
             return redfish_sensors.power_draw_w(tree)
 
     def event_log(self, limit: int = 100) -> tuple[LogEntry, ...]:
-        with self._call() as tree:
+        with self._look() as tree:
             return redfish_logs.event_log(tree, limit)
 
     def clear_event_log(self) -> None:
@@ -67,7 +74,7 @@ class Upkeep(ABC):
             return redfish_events.open_stream(tree)
 
     def identified(self) -> bool | None:
-        with self._call() as tree:
+        with self._look() as tree:
             return redfish_indicator.identified(tree)
 
     def identify(self, on: bool) -> None:
@@ -80,7 +87,7 @@ class Upkeep(ABC):
             redfish_bmc.reset(tree, hard)
 
     def bmc_clock(self) -> str | None:
-        with self._call() as tree:
+        with self._look() as tree:
             return redfish_clock.bmc_clock(tree)
 
     def set_bmc_clock(self, at: datetime) -> None:
@@ -88,15 +95,15 @@ class Upkeep(ABC):
             redfish_clock.set_bmc_clock(tree, at)
 
     def bmc_network(self) -> tuple[BmcInterface, ...]:
-        with self._call() as tree:
+        with self._look() as tree:
             return redfish_bmc.network(tree)
 
     def consoles(self) -> tuple[ConsoleAccess, ...]:
-        with self._call() as tree:
+        with self._look() as tree:
             return redfish_bmc.consoles(tree, quirks_for(tree).ssh_console)
 
     def host_ways(self) -> tuple[HostWay, ...]:
-        with self._call() as tree:
+        with self._look() as tree:
             return redfish_host_ways.host_ways(tree)
 
     def close_host_way(self, name: str) -> None:
@@ -104,7 +111,7 @@ class Upkeep(ABC):
             redfish_host_ways.close(tree, name)
 
     def network_ways(self) -> tuple[HostWay, ...]:
-        with self._call() as tree:
+        with self._look() as tree:
             return redfish_network_ways.network_ways(tree)
 
     def close_network_way(self, name: str) -> None:
