@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -33,9 +33,11 @@ def driven(
 
 
 @contextmanager
-def bmc_of(docs: Docs, failing: tuple[str, ...] = ()) -> Iterator[RedfishBmc]:
+def bmc_of(
+    docs: Docs, failing: tuple[str, ...] = (), learned: Mapping[str, object] | None = None
+) -> Iterator[RedfishBmc]:
     """The driver on a tree of our own, without a network. `failing`: paths that answer 500."""
     service = RecordedService(tree_of(docs))
     service.failing |= {path.lower(): 500 for path in failing}
-    with driving(service, Limits(connect_s=2, read_s=2, total_s=20)) as bmc:
+    with driving(service, Limits(connect_s=2, read_s=2, total_s=20), learned=learned) as bmc:
         yield bmc

@@ -71,6 +71,7 @@ FIELDS: Final[Mapping[str, Check]] = {
     # path: UUID, which is who they are and no behaviour: another firmware does not end it
     "systems": _map(_path, _word),
     "settings": _map(_path, _path),  # resource: where its changes are written
+    "log": _path,  # the log service that tells of the hardware
     "resets": _map(_word, _word),  # power action: the reset type that worked
     "ipmiSuite": _one_of(17, 3),
 }

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bcmetal_drivers.redfish_document import Doc, dig, text
+from bcmetal_drivers.redfish_document import Doc, dig, link, text
 from bcmetal_drivers.redfish_tree import Tree
 
+ACTION_INFO: Final = "@Redfish.ActionInfo"
 APPLY_TIME: Final = "@Redfish.OperationApplyTime"
 NEXT_FORM: Final = (400, 415, 422)  # refused as it stands, and not begun: another form may be tried
 
@@ -29,7 +30,8 @@ class Action:
 
     def parameter(self, tree: Tree, name: str) -> Doc | None:
         """What the ActionInfo says of one parameter."""
-        listed = dig(tree.find(text(self.doc, "@Redfish.ActionInfo", limit=1024)), "Parameters")
+        where = text(self.doc, ACTION_INFO, limit=1024) or link(self.doc, ACTION_INFO)  # some write a reference
+        listed = dig(tree.find(where), "Parameters")
         for found in listed if isinstance(listed, list) else []:
             if text(found, "Name") == name:
                 return found if isinstance(found, dict) else None

@@ -15,6 +15,7 @@ from bcmetal_drivers.redfish_document import Doc, dig, link, number, printable, 
 from bcmetal_drivers.redfish_firmware import firmware
 from bcmetal_drivers.redfish_nics import mac_of
 from bcmetal_drivers.redfish_sections import Sections
+from bcmetal_drivers.redfish_settings import named_settings
 from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.resources import Account, BiosValue
 
@@ -261,6 +262,6 @@ def set_boot_order(tree: Tree, order: tuple[str, ...]) -> None:
     with tolerated(MaybeSent):
         tree.patch(path, {"Boot": {"BootOrder": list(order)}})
     system = tree.system()
-    ahead = tree.find(link(system, "@Redfish.Settings", "SettingsObject"))
+    ahead = tree.find(named_settings(system))
     if list(order) not in (_order(system), _order(ahead or {})):
         raise NotAsAsked(f"{tree.door.origin}{path}: the boot order is not as asked")

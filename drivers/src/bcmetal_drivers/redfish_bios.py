@@ -16,7 +16,7 @@ from bcmetal_drivers.door import tolerated
 from bcmetal_drivers.errors import Busy, Malformed, MaybeSent, NotAsAsked, Refused, Unsupported
 from bcmetal_drivers.redfish_actions import action
 from bcmetal_drivers.redfish_document import Doc, dig, link, printable, text
-from bcmetal_drivers.redfish_settings import BELOW
+from bcmetal_drivers.redfish_settings import named_settings, settings_below, settings_of
 from bcmetal_drivers.redfish_tasks import until
 from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.refusals import all_words, refusal
@@ -41,8 +41,8 @@ def offered(system: Doc) -> bool:
 
 def bios(tree: Tree) -> BiosState:
     """Raises ServerFault or Busy while the firmware rewrites them, as some BMCs answer during POST."""
-    _, doc = _bios(tree)
-    _, settings = _settings(tree, doc)
+    own, doc = _bios(tree)
+    _, settings = _settings(tree, own, doc)
     now = attributes_of(doc)
     ahead = attributes_of(settings)
     waiting = {name: value for name, value in ahead.items() if name not in now or not _equal(now[name], value)}
@@ -51,8 +51,8 @@ def bios(tree: Tree) -> BiosState:
 
 def set_bios(tree: Tree, wanted: Mapping[str, BiosValue]) -> None:
     """Only what is not so already, and not waiting already, is written; one PATCH, all of it or nothing."""
-    _, doc = _bios(tree)
-    path, settings = _settings(tree, doc)
+    own, doc = _bios(tree)
+    path, settings = _settings(tree, own, doc)
     now = attributes_of(doc)
     if not now:
         raise Busy(f"{tree.address}: the BMC does not know the BIOS settings yet; a boot of the machine tells it")
@@ -82,8 +82,8 @@ def document(tree: Tree) -> dict[str, Any]:
 
 def reset_bios(tree: Tree) -> None:
     """Not read back: what the maker's defaults are only the next boot shows."""
-    _, doc = _bios(tree)
-    reset = action(doc, "#Bios.ResetBios") or action(_settings(tree, doc)[1], "#Bios.ResetBios")
+    own, doc = _bios(tree)
+    reset = action(doc, "#Bios.ResetBios") or action(_settings(tree, own, doc)[1], "#Bios.ResetBios")
     if reset is None:
         raise Unsupported(f"{tree.address}: this BMC cannot reset the BIOS settings")
     kinds = reset.allowed(tree, "ResetType") or ()
@@ -95,11 +95,11 @@ def reset_bios(tree: Tree) -> None:
 
 
 def attributes_of(doc: Doc | None) -> dict[str, BiosValue]:
-    """Plain values only, of names that can be written down; a string keeps its blanks, for it may be written back."""
+    """Plain values only, of names that can be written down, and no annotations; a string keeps its blanks, for it may be written back."""
     listed = dig(doc, "Attributes")
     found: dict[str, BiosValue] = {}
     for name, value in list(listed.items())[:ATTRIBUTES_LIMIT] if isinstance(listed, Mapping) else ():
-        named = isinstance(name, str) and len(name) <= 256 and name.isprintable()
+        named = isinstance(name, str) and len(name) <= 256 and name.isprintable() and "@" not in name
         if named and (value is None or isinstance(value, str | int | float)):
             found[name] = printable(value[:1024]) if isinstance(value, str) else value
     return found
@@ -143,20 +143,11 @@ def _bios(tree: Tree) -> tuple[str, dict[str, Any]]:
     return path, doc
 
 
-def _settings(tree: Tree, doc: Doc) -> Settings:
+def _settings(tree: Tree, own: str, doc: Doc) -> Settings:
     """Where changes are written, with its document. The Bios resource itself where no Settings resource can be found."""
-    named = link(doc, "@Redfish.Settings", "SettingsObject")
-    if named is not None:
-        return named, tree.find(named)
-    known = tree.learned.get("bios-settings")
-    own = (text(doc, "@odata.id", limit=1024) or link(tree.system(), "Bios") or "").rstrip("/")
-    for path in (known,) if known else [f"{own}/{name}" for name in BELOW]:
-        found = tree.find(path)
-        if found is not None:
-            tree.learned["bios-settings"] = path
-            return path, found
-    tree.learned["bios-settings"] = own
-    return own, doc
+    named = named_settings(doc)
+    found = settings_of(tree, own, doc) or (settings_below(tree, own) if named is None else (named, None))
+    return found or (own, doc)
 
 
 # ---------------------------------------------------------------- writing

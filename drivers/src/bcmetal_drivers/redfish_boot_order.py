@@ -11,6 +11,7 @@ from typing import Final
 
 from bcmetal_drivers.errors import MaybeSent, NotAsAsked, Unsupported
 from bcmetal_drivers.redfish_document import Doc, dig, link, text
+from bcmetal_drivers.redfish_settings import named_settings
 from bcmetal_drivers.redfish_tasks import until
 from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.resources import BootDevice
@@ -92,16 +93,12 @@ def _order(doc: Doc | None) -> list[str]:
     return [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
 
 
-def _settings(system: Doc) -> str | None:
-    return link(system, "@Redfish.Settings", "SettingsObject")
-
-
 def _waiting(tree: Tree, system: Doc) -> list[str]:
-    return _order(tree.find(_settings(system)))
+    return _order(tree.find(named_settings(system)))
 
 
 def _written_at(tree: Tree, system: Doc) -> str:
-    settings = _settings(system)
+    settings = named_settings(system)
     return settings if settings is not None and _waiting(tree, system) else tree.system_path()
 
 

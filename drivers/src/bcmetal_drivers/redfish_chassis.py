@@ -12,6 +12,7 @@ from bcmetal_drivers.redfish_reading import Reading
 from bcmetal_drivers.redfish_tree import Tree
 
 DEVICES: Final = 512
+PRESENT: Final = ("model", "serial", "partNumber", "capacityWatts")  # one of these a power supply says that is there
 TRUSTED: Final = 4  # chassis that are looked into for a TPM where the system names none
 
 
@@ -61,7 +62,7 @@ def power_supplies(look: Look) -> Iterator[Part]:
         ):
             found = part(doc, path, capacityWatts=count(doc, "PowerCapacityWatts"))
             name = str(found.get("serial") or path)
-            if not is_absent(doc) and is_told(found) and name not in seen:
+            if not is_absent(doc) and is_told(found, *PRESENT) and name not in seen:
                 seen.add(name)
                 yield found
 

@@ -1,7 +1,7 @@
 """The event log: the log service that tells of the hardware, its newest entries, and its clearing.
 
 A BMC has several logs, at its manager, system or chassis: of the hardware (SEL, IML, …), of its own doings, of logins. Which one is
-meant shows in LogEntryType and in the names that makers use; the choice is kept for the conversation.
+meant shows in LogEntryType and in the names that makers use; the choice is kept.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ PAGES: Final = 40
 ENTRIES: Final = 4000
 ONE_BY_ONE: Final = 200
 LOGS_TRIED: Final = 5
+LEARNED: Final = "log"
+OF_SOMETHING_ELSE: Final = 10  # the rank of a log that is none of the hardware
 HEALTH: Final = {"ok": "ok", "warning": "warning", "critical": "critical", "info": "ok", "informational": "ok"}
 
 # likeliest first; what fits none of them comes after them, and what NOT_MEANT names is no log of the hardware
@@ -73,15 +75,33 @@ def _mark(entry: LogEntry) -> tuple[str, str | None, str]:
 
 
 def _service(tree: Tree) -> tuple[str, Doc]:
-    known: str | None = tree.learned.get("log")
-    if known is not None:
-        return known, tree.get(known)
+    """The likeliest one that has entries: some have a SEL for IPMI's sake that nothing writes to, beside an Event Log (Cray EX).
+
+    It stays the one, also when it is cleared; where all are empty, it is the likeliest until one is not.
+    """
+    known: str | None = tree.learned.get(LEARNED)
+    doc = tree.find(known)
+    if known is not None and doc is not None:
+        return known, doc
     ranked = sorted(_services(tree), key=lambda found: _rank(found[1]))[:LOGS_TRIED]
-    for path, doc in ranked:
-        if len(ranked) == 1 or tree.find(link(doc, "Entries")) is not None:
-            tree.learned["log"] = path
-            return path, doc
-    raise Unsupported(f"{tree.address}: the BMC shows no event log" + (" whose entries can be read" if ranked else ""))
+    readable: list[tuple[str, Doc]] = []
+    for path, service in ranked:
+        entries = tree.find(link(service, "Entries"))
+        if entries is None or (readable and _rank(service) == OF_SOMETHING_ELSE):
+            continue
+        readable.append((path, service))
+        if _has_entries(entries):
+            tree.learned[LEARNED] = path
+            return path, service
+    if not readable:
+        raise Unsupported(
+            f"{tree.address}: the BMC shows no event log" + (" whose entries can be read" if ranked else "")
+        )
+    return readable[0]
+
+
+def _has_entries(entries: Doc) -> bool:
+    return bool(dig(entries, "Members")) or bool(number(entries, "Members@odata.count"))
 
 
 def _entries_path(tree: Tree) -> str:
@@ -113,7 +133,7 @@ def _rank(service: Doc) -> int:
     if is_sel and MEANT[0].search(said):
         return 0
     if NOT_MEANT.search(said):
-        return 10
+        return OF_SOMETHING_ELSE
     return next((n for n, pattern in enumerate(MEANT, 2) if pattern.search(said)), 1 if is_sel else len(MEANT) + 2)
 
 

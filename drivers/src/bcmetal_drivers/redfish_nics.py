@@ -1,4 +1,4 @@
-"""The host's NICs, from every place that lists them: EthernetInterfaces, and the functions and ports of NetworkAdapters.
+"""The host's NICs, from every place that lists them: EthernetInterfaces, and the functions and ports of NetworkAdapters; else the boot options.
 
 One entry for each MAC. The line between host and BMC is left out, and so are locally administered addresses (they change), WWNs,
 InfiniBand GUIDs and zeros.
@@ -17,6 +17,7 @@ from bcmetal_drivers.redfish_reading import Reading
 
 _MAC: Final = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}")
 _BARE: Final = re.compile(r"[0-9a-f]{12}")
+_IN_A_PATH: Final = re.compile(r"\bMAC\(([0-9a-f]{12})0*[,)]", re.IGNORECASE)
 _NOBODY: Final = ("00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff")
 UP: Final = {"up": "up", "linkup": "up", "down": "down", "linkdown": "down", "nolink": "down"}
 ADDRESSES: Final = 16  # that a port may have
@@ -82,6 +83,8 @@ class Nics:
             self._card(look.reading, path, adapter)
         if not self._by_mac:
             self._virtual(own)
+        if not self._by_mac:
+            self._started_from(look)
 
     def _virtual(self, interfaces: Iterable[tuple[str, Doc]]) -> None:
         """A machine whose addresses are all locally administered, and told as permanent, is a virtual one (52:54:… of libvirt)."""
@@ -89,6 +92,15 @@ class Nics:
             mac = _address(doc, "PermanentMACAddress")
             if mac is not None:
                 self._add(mac, _interface(path, doc))
+
+    def _started_from(self, look: Look) -> None:
+        """Where nothing lists a NIC (OpenBMC), those that the firmware can start from, by its boot options' device paths (UEFI 2.10, 10.3.4)."""
+        for path, option in look.reading.documents(link(look.system, "Boot", "BootOptions")):
+            device = text(option, "UefiDevicePath", limit=1024) or ""
+            match = _IN_A_PATH.search(device)
+            mac = mac_of(match[1]) if match and "usb(" not in device.lower() else None
+            if mac is not None and not _is_local(mac):
+                self._add(mac, {"name": said(option, "DisplayName"), "path": path})
 
     def _cards(self, look: Look) -> Iterator[tuple[str, Doc]]:
         """The adapters of the system's chassis, then those that its NetworkInterfaces name, each once.

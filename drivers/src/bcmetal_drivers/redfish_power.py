@@ -24,7 +24,7 @@ STATES: Final[Mapping[str, PowerState]] = {
 RESETS: Final[Mapping[PowerAction, tuple[str, ...]]] = {
     PowerAction.ON: ("On", "ForceOn"),
     PowerAction.OFF: ("ForceOff",),
-    PowerAction.SOFT_OFF: ("GracefulShutdown",),
+    PowerAction.SOFT_OFF: ("GracefulShutdown", "Off"),  # Cray EX: Off beside ForceOff
     PowerAction.CYCLE: ("ForceRestart", "PowerCycle"),
     PowerAction.NMI: ("Nmi",),
     PowerAction.SOFT_RESTART: ("GracefulRestart",),

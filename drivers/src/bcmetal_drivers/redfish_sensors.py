@@ -154,6 +154,10 @@ def _drawn(look: _Look, docs: Iterable[Doc]) -> float | None:
         if drawn is not None and drawn >= 0:
             return drawn
         listed = [number(entry, "PowerInputWatts") for entry in _list(power, "PowerSupplies")]
+        if not any(watts is not None for watts in listed):
+            subsystem = look.find(link(doc, "PowerSubsystem"))
+            metrics = (look.find(link(supply, "Metrics")) for supply in look.members(link(subsystem, "PowerSupplies")))
+            listed = [number(one, "InputPowerWatts", "Reading") for one in metrics]
         known = [watts for watts in listed if watts is not None and 0 <= watts < LARGEST]
         if known and supplies is None:
             supplies = sum(known)

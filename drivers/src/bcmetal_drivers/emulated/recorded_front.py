@@ -36,7 +36,7 @@ from bcmetal_drivers.emulated.sessions import Sessions, TableFull
 HOST: Final = "127.0.0.1"
 OPEN: Final = (ROOT, "/redfish")
 ON_AFTER: Final = ("on", "forceon", "forcerestart", "gracefulrestart", "powercycle", "fullpowercycle")
-OFF_AFTER: Final = ("forceoff", "gracefulshutdown")
+OFF_AFTER: Final = ("forceoff", "off", "gracefulshutdown")
 PUSH: Final = "pushpowerbutton"
 NO_CHANGE: Final = ("nmi",)
 

@@ -53,13 +53,18 @@ class InProcessLine(Line):
 
 
 @contextmanager
-def driving(service: RecordedService, limits: Limits, system_path: str | None = None) -> Iterator[RedfishBmc]:
+def driving(
+    service: RecordedService,
+    limits: Limits,
+    system_path: str | None = None,
+    learned: Mapping[str, object] | None = None,
+) -> Iterator[RedfishBmc]:
     """The driver with a conversation of its own with this service."""
     credential = Credential(service.username, service.password)
     address = BmcAddress(ADDRESS.scheme, ADDRESS.host, ADDRESS.port, system_path)
     trust = Trust(TrustKind.NONE)
     door = Door(address, credential, trust, limits, line=InProcessLine(service, limits))
-    bmc = RedfishBmc(address, credential, trust, limits, door=door)
+    bmc = RedfishBmc(address, credential, trust, limits, learned=learned, door=door)
     try:
         yield bmc
     finally:
