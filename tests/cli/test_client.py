@@ -161,7 +161,7 @@ def test_an_answer_that_was_cut_short_is_no_answer(peer: Peer, profile: Profile,
 
 def test_nobody_at_the_address_is_said(peer: Peer, profile: Profile) -> None:
     peer.stop()
-    with Client(profile) as client, pytest.raises(Unreachable, match="no daemon at"):
+    with Client(profile) as client, pytest.raises(Unreachable, match=r"no daemon at .*start it with `bcmetal serve`"):
         client.call("metal", "list", {})
 
 

@@ -102,6 +102,47 @@ def test_a_process_serves_many_with_behaviours_and_says_how_long_it_took() -> No
     assert peak < 300 * 1024
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--machines", "-1"], "argument --machines: -1 is no number of machines"),
+        (["--control", "65536"], "argument --control: 65536 is no port"),
+        (["--power-lag", "nan"], "argument --power-lag: nan is no number of seconds"),
+        (["--behaviours", "flakey"], "no such behaviour: flakey; `--behaviours help` lists them"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_a_wrong_argument_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["emulated", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_rack_that_cannot_be_served_says_why_and_keeps_the_running_ones_state(tmp_path: Path) -> None:
+    def second(*words: str) -> str:
+        ended = subprocess.run(
+            [sys.executable, "-m", "bcmetal_drivers.emulated", *words], capture_output=True, text=True, timeout=60
+        )
+        assert (ended.returncode, ended.stdout) == (1, "")
+        return ended.stderr
+
+    state = tmp_path / "rack"
+    rack = Rack(state)
+    rack.add_redfish("redfish-01")
+    with rack:
+        before = {path: path.read_bytes() for path in state.iterdir()}
+        said = second("--state", str(state), "--redfish", "1", "--ipmi", "0")
+        assert f"does another rack serve {state}? End it first" in said
+        assert {path: path.read_bytes() for path in state.iterdir()} == before
+    (tmp_path / "file").touch()
+    assert "--state names a folder that you may write" in second("--state", str(tmp_path / "file"))
+    assert "neither a folder nor a tar archive" in second("--tree", str(tmp_path / "file"))
+
+
 def test_the_behaviours_are_listed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["emulated", "--behaviours", "help"])
     assert main() == 0

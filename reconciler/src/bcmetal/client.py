@@ -278,6 +278,10 @@ class Client:
 
     def _unreachable(self, e: Exception) -> Unreachable:
         what = "it does not answer in time" if isinstance(e, TimeoutError) else str(e) or type(e).__name__
+        if isinstance(e, ConnectionRefusedError):
+            what = "connection refused; start it with `bcmetal serve` or `systemctl start bcmetald`, or name another --profile"
+        elif isinstance(e, ssl.SSLError):
+            what += "; does something else listen there?"
         return Unreachable(f"no daemon at {self.profile.address}: {what}")
 
     def _exchange(self, how: str, path: str, body: Mapping[str, Any] | None) -> Json:

@@ -168,7 +168,7 @@ def load_key(spec: str) -> VaultKey:
                 raise StartRefused(f"the vault key {path} is readable by others (mode {mode:04o}): chmod 600 it")
             text = file.read(4 * KEY_BYTES)
     except OSError as error:
-        raise StartRefused(f"the vault key {path} cannot be read: {error.strerror}") from error
+        raise StartRefused(f"the vault key {path} (daemon.vault_key) cannot be read: {error.strerror}") from error
     try:
         return VaultKey(bytes.fromhex(text.decode("ascii").strip()))
     except (ValueError, VaultError) as error:

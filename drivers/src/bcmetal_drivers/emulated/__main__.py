@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import resource
 import signal
 import sys
@@ -36,6 +37,7 @@ except ModuleNotFoundError as e:
     sys.stderr.write(f"{lacking(e.name)}\n")
     sys.exit(2)
 
+ENDING: Final = {signal.SIGINT, signal.SIGTERM}
 MANY: Final = 32  # from so many on they share their threads
 
 
@@ -44,10 +46,21 @@ def main() -> int:
     if "help" in asked.behaviours:
         sys.stdout.write(described())
         return 0
-    ending = {signal.SIGINT, signal.SIGTERM}
-    signal.pthread_sigmask(signal.SIG_BLOCK, ending)  # before any thread is there, so that only sigwait gets them
-    if asked.tree:
-        return recorded_process.serve(asked.tree, asked.state)
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # before any thread is there, so that only sigwait gets them
+    try:
+        return recorded_process.serve(asked.tree, asked.state) if asked.tree else _serve(asked)
+    except OSError as e:
+        sys.stderr.write(f"the rack cannot be served: {e}{_ways_out(e, asked.state)}\n")
+        return 1
+
+
+def _ways_out(e: OSError, state: Path | None) -> str:
+    if "already in use" in str(e):
+        return f"; does another rack serve {state}? End it first" if state else "; name another port with --control"
+    return "; --state names a folder that you may write" if state else ""
+
+
+def _serve(asked: argparse.Namespace) -> int:
     began = time.monotonic()
     with ExitStack() as stack:
         folder = asked.state or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rack-")))
@@ -64,7 +77,7 @@ def main() -> int:
                 sys.stdout.flush()
                 took_s = time.monotonic() - began
                 sys.stderr.write(f"{len(rack.bmcs)} BMCs after {took_s:.1f} s, {_resident_mb()} MB\n")
-                signal.sigwait(ending)
+                signal.sigwait(ENDING)
             finally:
                 control.stop()
     return 0
@@ -77,9 +90,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--state", type=Path, help="folder that keeps the BMCs between two runs; none: they are new each time"
     )
-    parser.add_argument("--machines", type=int, metavar="N", help="how many Redfish BMCs, and no IPMI ones")
-    parser.add_argument("--redfish", type=int, metavar="N", help="how many Redfish BMCs (12)")
-    parser.add_argument("--ipmi", type=int, metavar="N", help="how many IPMI BMCs (4)")
+    parser.add_argument("--machines", type=_count, metavar="N", help="how many Redfish BMCs, and no IPMI ones")
+    parser.add_argument("--redfish", type=_count, metavar="N", help="how many Redfish BMCs (12)")
+    parser.add_argument("--ipmi", type=_count, metavar="N", help="how many IPMI BMCs (4)")
     parser.add_argument(
         "--behaviours", type=_names, default=(), metavar="A,B", help="what they do, by name; `help` lists the names"
     )
@@ -90,10 +103,32 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PATH",
         help="serve this recorded service tree (folder or tar archive) in place of a rack; may be repeated",
     )
-    parser.add_argument("--control", type=int, default=0, metavar="PORT", help="of the control endpoint; 0: any")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--power-lag", type=float, metavar="SECONDS")
+    parser.add_argument("--control", type=_port, default=0, metavar="PORT", help="of the control endpoint; 0: any")
+    parser.add_argument("--seed", type=int, default=0, help="another seed, other serial numbers and UUIDs (0)")
+    parser.add_argument("--power-lag", type=_seconds, metavar="SECONDS", help="between a reset and its effect")
     return parser  # fmt: skip
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text} is no number of machines: 0 or more")
+    return int(text)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text} is no port: 1 to 65535, or 0 for any")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is no number of seconds: 0 or more")
+    return seconds
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ def serve(trees: Sequence[Path], state: Path | None) -> int:
             try:
                 tree = RecordedTree.read(path)
             except NoRecording as error:
-                sys.stderr.write(f"{path}: {error}\n")
+                sys.stderr.write(f"{error}\n")
                 return 1
             bmc = stack.enter_context(RecordedBmc(tree, folder, name=f"recorded-{n:02d}"))
             secret = folder / f"{bmc.name}.password"
