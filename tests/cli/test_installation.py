@@ -7,6 +7,8 @@ import os
 import secrets
 import ssl
 import stat
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -153,3 +155,14 @@ def test_credentials_outside_of_systemd_lie_beside_the_configuration(
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", "given-by-systemd")
     with credentials_beside(folder / "bcmetal.toml"):
         assert os.environ["CREDENTIALS_DIRECTORY"] == "given-by-systemd"
+
+
+def test_the_top_folder_is_no_distribution_and_names_the_three_that_are() -> None:
+    top = Path(__file__).parents[2]
+    system = tomllib.loads((top / "pyproject.toml").read_text())["build-system"]
+    asked = f"import {system['build-backend']} as backend; backend.get_requires_for_build_wheel({{}})"
+    path = {**os.environ, "PYTHONPATH": str(top / system["backend-path"][0])}
+    ended = subprocess.run([sys.executable, "-c", asked], env=path, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 1
+    named = ended.stderr.partition("pip install ")[2].split()
+    assert sorted(top / part / "pyproject.toml" for part in named) == sorted(top.glob("*/pyproject.toml"))
