@@ -6,12 +6,12 @@ shows it: a hundred requests become one. One that does not is asked member by me
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 import sushy.exceptions
 
-from bcmetal_drivers.door import STUMBLES, translated
+from bcmetal_drivers.door import STUMBLES, Door, translated
 from bcmetal_drivers.errors import (
     DriverError,
     InsecureTransport,
@@ -25,10 +25,7 @@ from bcmetal_drivers.errors import (
     UntrustedCertificate,
 )
 from bcmetal_drivers.origin import PATH_LIMIT
-from bcmetal_drivers.redfish_document import MEMBERS, PAGES, key, links, number, text
-
-if TYPE_CHECKING:
-    from bcmetal_drivers.redfish_tree import Tree
+from bcmetal_drivers.redfish_document import MEMBERS, PAGES, Doc, key, links, number, text
 
 REQUESTS: Final = 1000
 NOTED: Final = 50
@@ -44,8 +41,13 @@ class TooMuch(Malformed):
 
 
 class Reading:
-    def __init__(self, tree: Tree) -> None:
-        self._tree = tree
+    """`failed` and `places` tell of what was read since `begin`."""
+
+    def __init__(self, door: Door, learned: dict[str, Any], root: Callable[[], Doc]) -> None:
+        """`learned` keeps whether the service expands collections; `root` gives the service root."""
+        self._door = door
+        self._learned = learned
+        self._root = root
         self._docs: dict[str, dict[str, Any] | Exception] = {}
         self._asked = 0
         self._lost = 0  # connections in a row
@@ -88,7 +90,7 @@ class Reading:
                 return None
             if isinstance(ours, (*IN_VAIN, TooMuch)) or self._lost > LOST:
                 raise ours from error
-            self._tree.door.left_s(0)  # the whole time is up: say so, and not once for each resource
+            self._door.left_s(0)  # the whole time is up: say so, and not once for each resource
             self.note(str(ours))
             return None
         self._place(path)
@@ -99,7 +101,7 @@ class Reading:
             return error
         if isinstance(error, sushy.exceptions.HTTPError):
             return translated(error)
-        return Malformed(f"{self._tree.door.origin}: {type(error).__name__} while an answer was read")
+        return Malformed(f"{self._door.origin}: {type(error).__name__} while an answer was read")
 
     def note(self, what: str) -> None:
         if len(self.failed) < NOTED and what not in self.failed:
@@ -125,10 +127,10 @@ class Reading:
 
     def _ask(self, path: str) -> dict[str, Any] | Exception:
         if self._asked >= REQUESTS:
-            raise TooMuch(f"{self._tree.door.origin}: {REQUESTS} resources were read, and there are more")
+            raise TooMuch(f"{self._door.origin}: {REQUESTS} resources were read, and there are more")
         self._asked += 1
         try:
-            found = self._tree.door.get(path).json()
+            found = self._door.get(path).json()
         except Unreachable as error:
             self._lost += 1
             return error
@@ -148,7 +150,7 @@ class Reading:
         pages: set[str] = set()
         while following is not None:
             if key(following) in pages or len(pages) >= PAGES or len(found) > MEMBERS:
-                self.note(f"{self._tree.door.origin}{path}: the pages of this collection do not end")
+                self.note(f"{self._door.origin}{path}: the pages of this collection do not end")
                 break
             pages.add(key(following))
             page = self._page(following)
@@ -160,7 +162,7 @@ class Reading:
             count = number(page, "Members@odata.count") if count is None else count
             following = text(page, "Members@odata.nextLink", limit=PATH_LIMIT)
         if count is not None and listed < count:
-            self.note(f"{self._tree.door.origin}{path}: it counts {count:g} members and lists {listed}")
+            self.note(f"{self._door.origin}{path}: it counts {count:g} members and lists {listed}")
         return tuple(found.values())
 
     def _page(self, path: str) -> dict[str, Any] | None:
@@ -173,23 +175,23 @@ class Reading:
         if isinstance(answer, Exception):
             self._singly = True
             if isinstance(self._ours(answer), (*NOT_THERE, Malformed)):  # not for what may pass: a busy BMC, a deadline
-                self._tree.learned["expand"] = False
+                self._learned["expand"] = False
             return self.lenient(path)
         self._docs[key(path)] = answer
         members = answer.get("Members")
         listed = members if isinstance(members, list) else []
         whole = [one for one in listed[:MEMBERS] if _is_whole(one)]
         if listed and not whole:
-            self._tree.learned["expand"] = False
+            self._learned["expand"] = False
         for one in whole:
             self.put(one["@odata.id"], one)
         return answer
 
     def _expand(self) -> str | None:
         """The value of the query: `.` is all but what is under Links, `*` all, and levels where the service knows them."""
-        if self._singly or self._tree.learned.get("expand") is False:
+        if self._singly or self._learned.get("expand") is False:
             return None
-        features = self._tree.root().get("ProtocolFeaturesSupported")
+        features = self._root().get("ProtocolFeaturesSupported")
         can = features.get("ExpandQuery") if isinstance(features, dict) else None
         if not isinstance(can, dict):
             return None

@@ -51,7 +51,7 @@ class Tree:
     def reading(self) -> Iterator[Reading]:
         """Until its end, each resource is read at most once. Not for what is written meanwhile."""
         outer = self._reading
-        self._reading = outer or Reading(self)
+        self._reading = outer or Reading(self.door, self.learned, self.root)
         try:
             yield self._reading
         finally:
