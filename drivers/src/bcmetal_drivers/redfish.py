@@ -58,6 +58,7 @@ from bcmetal_drivers.capabilities import (
 from bcmetal_drivers.connection import BmcAddress, Credential, Limits, Trust
 from bcmetal_drivers.door import Door
 from bcmetal_drivers.learned import OF_THE_DOOR, read
+from bcmetal_drivers.redfish_document import health
 from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.redfish_upkeep import Upkeep
 from bcmetal_drivers.resources import (
@@ -148,7 +149,7 @@ class RedfishBmc(Upkeep):
             return Reading(
                 redfish_power.power_of(system),
                 redfish_boot.mode_of(system),
-                redfish_power.health_of(system),
+                health(system),
                 redfish_power.boot_progress_of(system),
             )
 

@@ -12,7 +12,7 @@ import sushy.exceptions
 from bcmetal_drivers.errors import Refused, Unsupported
 from bcmetal_drivers.redfish_actions import action
 from bcmetal_drivers.redfish_around import managers
-from bcmetal_drivers.redfish_document import Doc, dig, link, number, text
+from bcmetal_drivers.redfish_document import Doc, dig, link, number, objects, text
 from bcmetal_drivers.redfish_nics import mac_of
 from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.refusals import refusal
@@ -65,14 +65,22 @@ def network(tree: Tree) -> tuple[BmcInterface, ...]:
 
 def _interface(path: str, doc: Doc) -> BmcInterface:
     dhcp = dig(doc, "DHCPv4", "DHCPEnabled")
-    origins = {text(one, "AddressOrigin") for one in _list(doc, "IPv4Addresses")} - {None}
+    origins = {text(one, "AddressOrigin") for one in objects(doc, "IPv4Addresses", limit=ADDRESSES)} - {None}
     vlan = number(doc, "VLAN", "VLANId") if dig(doc, "VLAN", "VLANEnable") is True else None
-    gateways = (_address(text(one, "Gateway")) for one in _list(doc, "IPv4Addresses"))
+    gateways = (_address(text(one, "Gateway")) for one in objects(doc, "IPv4Addresses", limit=ADDRESSES))
     return BmcInterface(
         name=text(doc, "Id") or path.rpartition("/")[2],
         mac=mac_of(text(doc, "PermanentMACAddress")) or mac_of(text(doc, "MACAddress")),
-        ipv4=tuple(_with_prefix(one, text(one, "SubnetMask")) for one in _list(doc, "IPv4Addresses") if _told(one)),
-        ipv6=tuple(_with_prefix(one, number(one, "PrefixLength")) for one in _list(doc, "IPv6Addresses") if _told(one)),
+        ipv4=tuple(
+            _with_prefix(one, text(one, "SubnetMask"))
+            for one in objects(doc, "IPv4Addresses", limit=ADDRESSES)
+            if _told(one)
+        ),
+        ipv6=tuple(
+            _with_prefix(one, number(one, "PrefixLength"))
+            for one in objects(doc, "IPv6Addresses", limit=ADDRESSES)
+            if _told(one)
+        ),
         gateway=next((gateway for gateway in gateways if gateway), None),
         dhcp=dhcp if isinstance(dhcp, bool) else ("DHCP" in origins if origins else None),
         vlan=int(vlan) if vlan is not None and 0 < vlan < 4095 else None,
@@ -153,8 +161,3 @@ def _port(way: Any, protocol: Doc | None, name: str) -> int:
         if port is not None and 0 < port < 65536:
             return int(port)
     return PORTS[name]
-
-
-def _list(doc: Any, key: str) -> list[dict[str, Any]]:
-    listed = dig(doc, key)
-    return [one for one in listed[:ADDRESSES] if isinstance(one, dict)] if isinstance(listed, list) else []

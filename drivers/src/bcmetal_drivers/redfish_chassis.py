@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from bcmetal_drivers.redfish_document import Doc, dig, key, link, links, text
+from bcmetal_drivers.redfish_document import Doc, dig, key, link, links, objects, text
 from bcmetal_drivers.redfish_parts import Part, count, is_absent, is_told, order, part, said
 from bcmetal_drivers.redfish_reading import Reading
 from bcmetal_drivers.redfish_tree import Tree
@@ -77,8 +77,7 @@ def fans(look: Look) -> Iterator[Part]:
 def _either(
     reading: Reading, chassis: Doc, old: tuple[str, str], new: tuple[str, str]
 ) -> Iterator[tuple[str | None, Doc]]:
-    listed = dig(reading.lenient(link(chassis, old[0])), old[1])
-    inside = [one for one in listed[:DEVICES] if isinstance(one, dict)] if isinstance(listed, list) else []
+    inside = objects(reading.lenient(link(chassis, old[0])), old[1], limit=DEVICES)
     whole = [one for one in inside if set(one) - {"@odata.id"}]
     if whole:
         yield from ((text(one, "@odata.id", limit=1024), one) for one in whole)

@@ -11,6 +11,7 @@ Doc = Mapping[str, Any]
 TEXT_LIMIT: Final = 256
 PAGES: Final = 200  # of one collection
 MEMBERS: Final = 2000  # of one collection, or list of links
+HEALTH: Final = ("ok", "warning", "critical")
 
 
 def text(doc: Any, *keys: str, limit: int = TEXT_LIMIT) -> str | None:
@@ -58,6 +59,23 @@ def links(doc: Any, *keys: str) -> tuple[str, ...]:
     value = dig(doc, *keys)
     listed = value if isinstance(value, list) else []
     return tuple(path for path in map(link, listed[:MEMBERS]) if path)
+
+
+def objects(doc: Any, *keys: str, limit: int = MEMBERS) -> list[dict[str, Any]]:
+    """The objects among the first entries of a list; none where there is no list."""
+    value = dig(doc, *keys)
+    return [one for one in value[:limit] if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def health_word(said: str | None) -> str | None:
+    """`ok`, `warning` or `critical`, from the standard's word in any case; None for others."""
+    word = (said or "").lower()
+    return word if word in HEALTH else None
+
+
+def health(doc: Any) -> str | None:
+    """With what is in it, where that is told; None: not said."""
+    return health_word(text(doc, "Status", "HealthRollup") or text(doc, "Status", "Health"))
 
 
 def action_target(doc: Doc, action: str) -> str | None:

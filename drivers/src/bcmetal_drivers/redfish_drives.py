@@ -12,8 +12,8 @@ import sushy.exceptions
 from bcmetal_drivers.errors import Refused, Unsupported
 from bcmetal_drivers.redfish_actions import APPLY_TIME, Action, action
 from bcmetal_drivers.redfish_chassis import Look, around
-from bcmetal_drivers.redfish_document import Doc, dig, key, link, links, number, text
-from bcmetal_drivers.redfish_parts import count, first, health, is_absent, order, place, said, serial_of
+from bcmetal_drivers.redfish_document import Doc, dig, health, key, link, links, number, text
+from bcmetal_drivers.redfish_parts import count, first, is_absent, order, place, said, serial_of
 from bcmetal_drivers.redfish_tasks import read_job, started
 from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.refusals import all_words, refusal

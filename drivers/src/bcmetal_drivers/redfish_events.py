@@ -14,7 +14,7 @@ from typing import Final
 from bcmetal_drivers import redfish_logs
 from bcmetal_drivers.door import tolerated
 from bcmetal_drivers.errors import Malformed, Refused, Unsupported
-from bcmetal_drivers.redfish_document import Doc, dig, link, text
+from bcmetal_drivers.redfish_document import Doc, dig, health_word, link, objects, text
 from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.resources import BmcEvent, LogEntry
 from bcmetal_drivers.stream import OpenStream
@@ -27,7 +27,6 @@ LOOK_S: Final = 3.0
 LOG_LIMIT: Final = 100
 EVENTS: Final = 500
 DATA_LIMIT: Final = 1024 * 1024
-HEALTH: Final = {"ok": "ok", "warning": "warning", "critical": "critical"}
 
 
 def events(tree: Tree, wait_s: float, after: str | None) -> tuple[BmcEvent, ...]:
@@ -130,19 +129,16 @@ def _document(written: str) -> Doc | None:
 
 
 def _events(ref: str, document: Doc) -> Iterator[BmcEvent]:
-    listed = dig(document, "Events")
-    for one in listed[:EVENTS] if isinstance(listed, list) else []:
-        if isinstance(one, dict):
-            severity = (text(one, "MessageSeverity") or text(one, "Severity") or "").lower()
-            origin = link(one, "OriginOfCondition") or text(one, "OriginOfCondition", limit=1024)
-            yield BmcEvent(
-                f"{STREAM}{ref}" if ref else "",
-                text(one, "EventTimestamp"),
-                HEALTH.get(severity),
-                text(one, "Message", limit=redfish_logs.MESSAGE_LIMIT) or text(one, "MessageId") or "",
-                text(one, "MessageId"),
-                origin[:1024] if origin else None,
-            )
+    for one in objects(document, "Events", limit=EVENTS):
+        origin = link(one, "OriginOfCondition") or text(one, "OriginOfCondition", limit=1024)
+        yield BmcEvent(
+            f"{STREAM}{ref}" if ref else "",
+            text(one, "EventTimestamp"),
+            health_word(text(one, "MessageSeverity") or text(one, "Severity")),
+            text(one, "Message", limit=redfish_logs.MESSAGE_LIMIT) or text(one, "MessageId") or "",
+            text(one, "MessageId"),
+            origin[:1024] if origin else None,
+        )
 
 
 # ---------------------------------------------------------------- the log

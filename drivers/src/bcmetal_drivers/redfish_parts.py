@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from bcmetal_drivers.redfish_document import Doc, dig, number, text
+from bcmetal_drivers.redfish_document import Doc, dig, health, number, text
 
 Part = Mapping[str, object]
 
@@ -47,12 +47,6 @@ def first(value: Any) -> Any:
 def is_absent(doc: Doc) -> bool:
     """Whether it is an empty slot."""
     return (text(doc, "Status", "State") or "").lower() == "absent"
-
-
-def health(doc: Doc) -> str | None:
-    """`ok`, `warning` or `critical`; None: not said."""
-    word = text(doc, "Status", "HealthRollup") or text(doc, "Status", "Health") or ""
-    return word.lower() if word.lower() in ("ok", "warning", "critical") else None
 
 
 def place(doc: Doc) -> str | None:

@@ -44,11 +44,6 @@ def power_of(system: Doc) -> PowerState:
     return STATES.get(text(system, "PowerState") or "", PowerState.UNKNOWN)
 
 
-def health_of(system: Doc) -> str | None:
-    word = text(system, "Status", "HealthRollup") or text(system, "Status", "Health") or ""
-    return word.lower() if word.lower() in ("ok", "warning", "critical") else None
-
-
 def boot_progress_of(system: Doc) -> str | None:
     """How far the last start came, in Redfish's words (ComputerSystem v1.13, BootProgress.LastState)."""
     return text(system, "BootProgress", "LastState")

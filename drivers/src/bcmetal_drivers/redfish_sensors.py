@@ -15,7 +15,7 @@ from typing import Any, Final
 from bcmetal_drivers.door import tolerated
 from bcmetal_drivers.errors import DriverError, Malformed, Refused, ServerFault, Unsupported
 from bcmetal_drivers.redfish_around import chassis, is_a_board, wider_chassis
-from bcmetal_drivers.redfish_document import Doc, dig, key, link, number, text
+from bcmetal_drivers.redfish_document import Doc, dig, health_word, key, link, number, objects, text
 from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.resources import Sensor, SensorKind
 
@@ -24,7 +24,6 @@ FEW: Final = 4  # sensors that tell something; no machine has fewer
 SENSORS: Final = 1000
 NAME_LIMIT: Final = 128
 LARGEST: Final = 1e9
-HEALTH: Final = ("ok", "warning", "critical")
 KINDS: Final[Mapping[str, SensorKind]] = {
     "Temperature": SensorKind.TEMPERATURE,
     "Rotational": SensorKind.FAN,
@@ -146,14 +145,14 @@ def _drawn(look: _Look, docs: Iterable[Doc]) -> float | None:
     supplies: float | None = None
     for doc in docs:
         power = look.find(link(doc, "Power"))
-        for entry in _list(power, "PowerControl"):
+        for entry in objects(power, "PowerControl", limit=SENSORS):
             drawn = _value(number(entry, "PowerConsumedWatts"))
             if drawn is not None and drawn >= 0:
                 return drawn
         drawn = _value(number(look.find(link(doc, "EnvironmentMetrics")), "PowerWatts", "Reading"))
         if drawn is not None and drawn >= 0:
             return drawn
-        listed = [number(entry, "PowerInputWatts") for entry in _list(power, "PowerSupplies")]
+        listed = [number(entry, "PowerInputWatts") for entry in objects(power, "PowerSupplies", limit=SENSORS)]
         if not any(watts is not None for watts in listed):
             subsystem = look.find(link(doc, "PowerSubsystem"))
             metrics = (look.find(link(supply, "Metrics")) for supply in look.members(link(subsystem, "PowerSupplies")))
@@ -168,9 +167,9 @@ def _drawn(look: _Look, docs: Iterable[Doc]) -> float | None:
 
 
 def _thermal(doc: Doc | None) -> Iterator[Sensor]:
-    for entry in _list(doc, "Temperatures"):
+    for entry in objects(doc, "Temperatures", limit=SENSORS):
         yield from _old(entry, SensorKind.TEMPERATURE, number(entry, "ReadingCelsius"), "Cel")
-    for entry in _list(doc, "Fans"):
+    for entry in objects(doc, "Fans", limit=SENSORS):
         reading = number(entry, "Reading")
         unit = text(entry, "ReadingUnits") or "RPM"
         yield from _old(
@@ -179,11 +178,11 @@ def _thermal(doc: Doc | None) -> Iterator[Sensor]:
 
 
 def _power(doc: Doc | None) -> Iterator[Sensor]:
-    for entry in _list(doc, "PowerControl"):
+    for entry in objects(doc, "PowerControl", limit=SENSORS):
         yield from _old(entry, SensorKind.POWER, number(entry, "PowerConsumedWatts"), "W", "Power")
-    for entry in _list(doc, "Voltages"):
+    for entry in objects(doc, "Voltages", limit=SENSORS):
         yield from _old(entry, SensorKind.VOLTAGE, number(entry, "ReadingVolts"), "V")
-    for entry in _list(doc, "PowerSupplies"):
+    for entry in objects(doc, "PowerSupplies", limit=SENSORS):
         taken, given = number(entry, "PowerInputWatts"), number(entry, "PowerOutputWatts")
         given = number(entry, "LastPowerOutputWatts") if given is None and taken is None else given
         for what, watts in (("input", taken), ("output", given)):
@@ -237,7 +236,7 @@ def _expanded(tree: Tree, path: str) -> list[dict[str, Any]]:
         return []
     with tolerated(Refused, Unsupported, Malformed, ServerFault):
         page = tree.get(f"{path}?{query}")
-        members = [one for one in _list(page, "Members") if "Reading" in one or "ReadingType" in one]
+        members = [one for one in objects(page, "Members", limit=SENSORS) if "Reading" in one or "ReadingType" in one]
         return members if text(page, "Members@odata.nextLink") is None else []
     return []
 
@@ -277,7 +276,7 @@ def _of_a_fan(doc: Doc) -> bool:
 
 def _subsystems(look: _Look, doc: Doc) -> Iterator[Sensor]:
     thermal = look.find(link(doc, "ThermalSubsystem"))
-    for entry in _list(look.find(link(thermal, "ThermalMetrics")), "TemperatureReadingsCelsius"):
+    for entry in objects(look.find(link(thermal, "ThermalMetrics")), "TemperatureReadingsCelsius", limit=SENSORS):
         name = text(entry, "DeviceName") or text(entry, "PhysicalContext") or "temperature"
         yield Sensor(name, SensorKind.TEMPERATURE, _value(number(entry, "Reading")), "Cel")
     for fan in look.members(link(thermal, "Fans")):
@@ -304,11 +303,6 @@ def _subsystems(look: _Look, doc: Doc) -> Iterator[Sensor]:
 # ---------------------------------------------------------------- values
 
 
-def _list(doc: Any, key: str) -> list[dict[str, Any]]:
-    listed = dig(doc, key)
-    return [one for one in listed[:SENSORS] if isinstance(one, dict)] if isinstance(listed, list) else []
-
-
 def _value(found: float | None) -> float | None:
     return found if found is not None and abs(found) < LARGEST else None
 
@@ -318,5 +312,5 @@ def _numbers(found: Mapping[str, float | None]) -> dict[str, float]:
 
 
 def _health(doc: Doc) -> str | None:
-    word = (text(doc, "Status", "Health") or "").lower()
-    return word if word in HEALTH else None
+    """Its own, without a roll-up of what is within."""
+    return health_word(text(doc, "Status", "Health"))

@@ -16,8 +16,8 @@ from bcmetal_drivers.door import tolerated
 from bcmetal_drivers.errors import DriverError, MaybeSent, NotAsAsked, Refused, Unsupported
 from bcmetal_drivers.redfish_actions import APPLY_TIME, NEXT_FORM, apply_times
 from bcmetal_drivers.redfish_chassis import Look
-from bcmetal_drivers.redfish_document import Doc, dig, key, link, links, text
-from bcmetal_drivers.redfish_parts import count, health, said
+from bcmetal_drivers.redfish_document import Doc, dig, health, key, link, links, text
+from bcmetal_drivers.redfish_parts import count, said
 from bcmetal_drivers.redfish_tasks import started
 from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.refusals import all_words, refusal
