@@ -183,6 +183,21 @@ def test_hpes_form_carries_the_sessions_token_and_the_service_tells_how_it_goes(
         assert versions(bmc)[NIC] == "23.1.0"
 
 
+def test_hpes_form_carries_the_token_of_the_session_that_it_is_sent_in(tmp_path: Path) -> None:
+    """The BMC forgets the session when the form arrives, as one does that restarted: the next one's token stands in what is sent again."""
+    bench = Bench("hpe", lambda rack: rack.add_redfish("ilo", behaviours=("push-by-form",), update_s=0.3), {})
+    with Rack() as rack, ExitStack() as closing:
+        seat = Seat(bench, rack, bench.add(rack), closing)
+        rack.start()
+        bmc = need(seat.open(), Firmware)
+        assert versions(bmc)[NIC] != "23.1.0"
+        rack.rule(Rule(action="expire_sessions", method="POST", path="/uploadFile$", times=1))
+        job = bmc.push_firmware(an_image(tmp_path))
+        assert (job.state, job.message) == (JobState.RUNNING, "Updating")
+        ended(bmc, job)
+        assert versions(bmc)[NIC] == "23.1.0"
+
+
 def test_the_targets_of_a_plain_push_are_reserved_and_given_back(redfish: Seat, tmp_path: Path) -> None:
     redfish.bmc.set(update_forms=("push",))
     bmc = need(redfish.open(), Firmware)
@@ -213,10 +228,11 @@ class Enough(Exception):
     pass
 
 
-def test_a_push_that_stalls_or_is_ended_is_not_begun(redfish: Seat, tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", ["push", "multipart"])
+def test_a_push_that_stalls_or_is_ended_is_not_begun(redfish: Seat, tmp_path: Path, way: str) -> None:
     path = tmp_path / "large.bin"
     path.write_bytes(image("NIC.1", "23.1.0", 24 << 20))
-    redfish.bmc.set(update_forms=("push",))
+    redfish.bmc.set(update_forms=(way,))
     bmc = need(redfish.open(Limits(connect_s=1, read_s=0.3, total_s=2)), Firmware)
 
     def enough(part: float) -> None:

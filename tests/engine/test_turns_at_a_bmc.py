@@ -14,6 +14,7 @@ from bcmetal.states import WORKFLOWS, SideVerb, State, Verb
 from bcmetal.store import claims, freezes
 from bcmetal.store.values import Claim
 from bcmetal.workflows.machine import HeldBack, Machine
+from bcmetal_drivers.capabilities import Power, need
 from emulated_site import OnASite, Site
 from emulated_site_config import POOL
 
@@ -165,3 +166,28 @@ def test_a_call_that_waited_for_a_thread_starts_only_with_its_deadline_left(
         await lines.close()
 
     on_each_database(scenario)
+
+
+def test_closing_idle_lines_waits_for_no_call_and_cuts_none(on_a_site: OnASite) -> None:
+    async def scenario(site: Site) -> None:
+        bmcs = [site.rack.add_redfish(f"m{n}") for n in (1, 2)]
+        site.rack.start()
+        ids = [await site.enroll(bmc) for bmc in bmcs]
+        for node_id in ids:
+            assert await site.live(node_id, Verb.INSPECT) is State.INSPECTED
+        line = site.lines.to(await site.peek(ids[0]), site.settings.pools[POOL], "")
+        begun, goes_on = threading.Event(), threading.Event()
+
+        def long_call() -> str:
+            begun.set()
+            assert goes_on.wait(20)
+            return need(line.bmc, Power).power_state().name
+
+        calling = asyncio.create_task(line.call(long_call))
+        await until(begun.is_set)
+        closed = await asyncio.wait_for(site.lines.close_idle(older_s=-1.0), 5)
+        assert closed == 1, "the other BMC's alone"
+        goes_on.set()
+        assert await calling == "OFF"
+
+    on_a_site(scenario)

@@ -19,9 +19,9 @@ import json
 import ssl
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, Never
 from weakref import WeakSet
 
@@ -73,6 +73,13 @@ HEADERS: Final = {
 STUMBLES: Final = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 PATIENCE_S: Final = 5.0  # with one Retry-After
 WAITS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class WithToken:
+    """An upload that holds the session's token, with the headers beside it. Made anew for each session in which it is sent; None under Basic."""
+
+    made: Callable[[str | None], tuple[Upload, Mapping[str, str]]]
 
 
 class Door:
@@ -147,10 +154,6 @@ class Door:
                 raise Malformed(f"{self._asked}: the answer is not what the standard says") from error
             finally:
                 self._deadline = None
-
-    def token(self) -> str | None:
-        """The session's, for a form that asks for it in its body; None under Basic."""
-        return self._session.headers().get("X-Auth-Token") if self._session is not None else None
 
     def left_s(self, at_most: float) -> float:
         """Seconds left of this call. Raises TimedOut."""
@@ -317,15 +320,25 @@ class Door:
         session = self._session
         if session is None:
             raise Refused(f"{self.origin}{path}: no credentials for this BMC")
-        body = data if data is None or isinstance(data, Upload) else json.dumps(data).encode()
-        kind = data.kind if isinstance(data, Upload) else "application/json"
-        typed = {**headers, "Content-Type": kind} if body is not None else dict(headers)
-        answer = self._send(method, path, {**typed, **session.headers()}, body)
+
+        def sent() -> Answer:
+            proof = session.headers()
+            more = dict(headers)
+            whole = data
+            if isinstance(data, WithToken):
+                whole, beside = data.made(proof.get("X-Auth-Token"))
+                more |= beside
+            body = whole if whole is None or isinstance(whole, Upload) else json.dumps(whole).encode()
+            if body is not None:
+                more["Content-Type"] = whole.kind if isinstance(whole, Upload) else "application/json"
+            return self._send(method, path, {**more, **proof}, body)
+
+        answer = sent()
         while (
             answer.status_code == 401
         ):  # ends: a token that expired, then one that is refused at once, then Basic, which raises
             session.refused(answer)
-            answer = self._send(method, path, {**typed, **session.headers()}, body)
+            answer = sent()
         session.accepted()
         return answer
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from bcmetal_drivers.door import tolerated
+from bcmetal_drivers.door import WithToken, tolerated
 from bcmetal_drivers.errors import Busy, Malformed, MaybeSent, Refused, Unsupported
 from bcmetal_drivers.learned import PATH
 from bcmetal_drivers.quirks import PushForm
@@ -166,16 +166,18 @@ def _install(tree: Tree, update_service: Doc, version: str) -> Job:
 
 
 def _push_form(tree: Tree, path: str, uri: str, form: PushForm, image: Image) -> Job:
-    """It wants the session's token once more, as a cookie and as a field."""
-    token = tree.door.token()
-    if token is None:
-        raise Unsupported(f"{tree.address}: this BMC takes firmware within a session alone, and it opens none")
+    """It wants the session's token once more, as a cookie and as a field: those of the session in which the form is sent."""
     stands = _state(tree, path, form)
     if stands is not None and stands.state is JobState.RUNNING:
         raise Busy(f"{tree.address}: the BMC is busy with another update")
-    upload = image.among({form.session_field: token, form.options_field: json.dumps(dict(form.options))}, form.file)
-    headers = {"Cookie": f"{form.session_field}={token}"}
-    job = begin(tree, "form", {"form": {}}, lambda _: tree.door.post(uri, data=upload, headers=headers))
+
+    def in_the_session(token: str | None) -> tuple[Upload, Mapping[str, str]]:
+        if token is None:
+            raise Unsupported(f"{tree.address}: this BMC takes firmware within a session alone, and it opens none")
+        parts = {form.session_field: token, form.options_field: json.dumps(dict(form.options))}
+        return image.among(parts, form.file), {"Cookie": f"{form.session_field}={token}"}
+
+    job = begin(tree, "form", {"form": {}}, lambda _: tree.door.post(uri, data=WithToken(in_the_session)))
     return job if job.ref else _state(tree, path, form) or job
 
 

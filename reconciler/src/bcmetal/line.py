@@ -165,9 +165,13 @@ class Lines:
     async def close_idle(self, older_s: float = IDLE_S) -> int:
         """End the sessions of BMCs that were not called for a while; how many were closed."""
         now = self.clock.monotonic_s()
-        idle = [key for key, entry in self._open.items() if now - entry.used_at_s > older_s]
+        idle = [key for key, one in self._open.items() if now - one.used_at_s > older_s and not one.callers]
         closed = 0
         for bmc_id, system_path in idle:
+            if self.lock(
+                bmc_id
+            ).locked():  # by a call, which may go on for long: nobody else's session waits for its end
+                continue
             async with self.lock(bmc_id):
                 entry = self._open.get((bmc_id, system_path))
                 if entry is not None and not entry.callers:

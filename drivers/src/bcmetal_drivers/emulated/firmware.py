@@ -12,6 +12,7 @@ import io
 import json
 import tempfile
 import time
+from collections.abc import Iterator
 from typing import IO, Any, Final
 
 from sushy_tools import error
@@ -159,10 +160,7 @@ def simple_update(inside: Interior, call: Call) -> Answer:
 
 def multipart_push(inside: Interior, call: Call) -> Answer:
     _offered(inside, call, "multipart")
-    _, fields, files = _form(inside, call)
-    with contextlib.ExitStack() as received:
-        for file in files.values():
-            received.callback(file.close)
+    with _form(inside, call) as (fields, files):
         try:
             parameters = json.loads(fields.get("UpdateParameters", ""))
         except ValueError:
@@ -191,10 +189,7 @@ def push_to_the_inventory(inside: Interior, call: Call) -> Answer:
         raise Refusal(405, "OperationNotAllowed", "Nothing is posted here.")
     if call.request.header("If-Match") is None:
         raise Refusal(412, "PreconditionFailed", "If-Match with the collection's ETag is required.")
-    _, _, files = _form(inside, call)
-    with contextlib.ExitStack() as received:
-        for file in files.values():
-            received.callback(file.close)
+    with _form(inside, call) as (_, files):
         if "file" not in files:
             raise Refusal(400, "PropertyMissing", "The part `file` is required.")
         told = _told(files["file"].stream)
@@ -222,10 +217,7 @@ def session_form(inside: Interior, call: Call) -> Answer:
     """HPE's: the session's token as a cookie and as a field, and no Task."""
     if inside.quirks.push_form != "session-form":
         raise not_found(FORM)
-    _, fields, files = _form(inside, call)
-    with contextlib.ExitStack() as received:
-        for file in files.values():
-            received.callback(file.close)
+    with _form(inside, call) as (fields, files):
         if not call.token or {fields.get("sessionKey"), call.request.header("Cookie")} != {
             call.token,
             f"sessionKey={call.token}",
@@ -245,10 +237,22 @@ def _state(inside: Interior) -> str:
     return words[updates[-1].state] if updates else "Idle"
 
 
-def _form(inside: Interior, call: Call) -> Any:
-    """Stream, fields and files of a form."""
+@contextlib.contextmanager
+def _form(inside: Interior, call: Call) -> Iterator[tuple[Any, Any]]:
+    """Fields and files of a form. What was received is closed at the end, also of an upload that was cut: the parser closes nothing."""
     environ = {**call.request.environ, "wsgi.input": _taken(inside, call), "wsgi.input_terminated": True}
-    return parse_form_data(environ)
+    with contextlib.ExitStack() as received:
+
+        def a_file(
+            total_content_length: int | None,
+            content_type: str | None,
+            filename: str | None,
+            content_length: int | None = None,
+        ) -> IO[bytes]:
+            return received.enter_context(tempfile.TemporaryFile())
+
+        _, fields, files = parse_form_data(environ, stream_factory=a_file)
+        yield fields, files
 
 
 def _taken(inside: Interior, call: Call) -> IO[bytes]:

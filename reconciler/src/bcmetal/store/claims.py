@@ -74,6 +74,11 @@ _TOUCH: Final = (
     .where(o.operation_id == bindparam("a_operation_id"), o.ended_at.is_(None), o.node_id == _held)
     .values(touched=True)
 )
+_SHOW: Final = (
+    update(operations_table)
+    .where(o.operation_id == bindparam("a_operation_id"), o.ended_at.is_(None), o.node_id == _held)
+    .values(waiting_for=bindparam("a_waiting_for"), progress=bindparam("a_progress"))
+)
 # The earliest of the run's own wake and the queued side operations'.
 _due = case((n.side_due_at < bindparam("a_due"), n.side_due_at), else_=bindparam("a_due"))
 
@@ -267,6 +272,14 @@ def holds(c: Connection, claim: Claim, operation_id: str) -> Holds:
 def touch(c: Connection, claim: Claim, operation_id: str, now: Micros) -> None:
     """The operation's first effect is about to begin. Raises Stale."""
     if not c.execute(_TOUCH, {**_guard(claim), "a_operation_id": operation_id}).rowcount:
+        raise Stale
+    views.rewrite(c, claim.node_id, now)
+
+
+def show(c: Connection, claim: Claim, operation_id: str, waiting_for: str, progress: float, now: Micros) -> None:
+    """How far a step is that goes on for long. Raises Stale."""
+    shown = {"a_operation_id": operation_id, "a_waiting_for": waiting_for, "a_progress": progress}
+    if not c.execute(_SHOW, {**_guard(claim), **shown}).rowcount:
         raise Stale
     views.rewrite(c, claim.node_id, now)
 

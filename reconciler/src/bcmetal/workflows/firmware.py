@@ -23,6 +23,7 @@ from bcmetal.store import media
 from bcmetal.workflows.bios import not_offered
 from bcmetal.workflows.machine import Machine, Outcome, Unsure
 from bcmetal.workflows.restarting import let_a_boot_apply, under_way
+from bcmetal.workflows.watched import watched
 from bcmetal_drivers.capabilities import Firmware, Identifies, Jobs, need, offers
 from bcmetal_drivers.errors import Transient, Unsupported
 from bcmetal_drivers.resources import FirmwareComponent, Job, JobState
@@ -169,10 +170,12 @@ async def _ask(m: Machine, update: Update, url: str) -> Outcome:
     targets = tuple(one.ref for one in update.wrong)
     name = f"firmware {update.pattern} {m.memo[NOW].get('path')}"
     try:
-        job: Job | Unsure = await m.act_once(name, need(m.bmc, Firmware).update_firmware, url, targets)
+        job: Job | Unsure = await m.ask_once(name, need(m.bmc, Firmware).update_firmware, url, targets)
     except Unsupported:
         image = m.doors.shelf.folder / str(m.memo[NOW]["file"])
-        job = await m.act_once(f"{name} sent", need(m.bmc, Firmware).push_firmware, image, targets)
+        push = need(m.bmc, Firmware).push_firmware
+        async with watched(m, f"sends {update.image.version} to {update.pattern}", image.stat().st_size) as told:
+            job = await m.ask_once(f"{name} sent", push, image, targets, told)
     if isinstance(job, Unsure) or not job.ref:
         _keep(m, asked_at=m.now, job="", job_ended=True, ended_at=m.now)
     else:

@@ -38,14 +38,19 @@ from bcmetal.vault import Vault
 from bcmetal.workflows.asked import Asked, asked_of
 from bcmetal_drivers.capabilities import Bmc
 from bcmetal_drivers.connection import BmcAddress, Credential, Trust, TrustKind
-from bcmetal_drivers.errors import BadAddress, Busy, DriverError, LockedOut, Refused, RejectedCredentials, Unsupported
+from bcmetal_drivers.errors import BadAddress, Busy, LockedOut, Refused, RejectedCredentials, Unsupported
+
+
+class CutShort(Exception):
+    """An upload was ended before all of it was sent, by us: the BMC begins nothing with it."""
+
 
 P = ParamSpec("P")
 T = TypeVar("T")
 TOO_LATE_WHY = "it waited too long for its turn at the BMC to start within its lease; it is tried again"
 NOT_BEGUN = "not-begun"
 # What a BMC answers when it did not do what it was asked. Elsewhere an act may have had its effect.
-UNCHANGED = (Busy, LockedOut, Refused, RejectedCredentials, Unsupported)
+UNCHANGED = (Busy, CutShort, LockedOut, Refused, RejectedCredentials, Unsupported)
 LONGER = "longer_s"  # in the memo: what → seconds
 Outcome = Done | Again | Back | Failed
 Step = Callable[["Machine"], Awaitable[Outcome]]
@@ -355,12 +360,16 @@ class Machine:
         """
         return await self._once(name, lambda once: self.line.write(once, fn, *args, **kwargs), ())
 
+    async def ask_once(self, name: str, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Unsure:
+        """As `act_once`. An answer that says that nothing was begun closes the intent, so that it may be asked again."""
+        return await self._once(name, lambda once: self.line.write(once, fn, *args, **kwargs), UNCHANGED)
+
     async def change_password_once(self, name: str, new: Credential, slot: str | None) -> Unsure | None:
         """As `act_once`. An error that shows that nothing was changed closes the intent, so that it may be tried again."""
         return await self._once(name, lambda once: self.line.change_password(once, new, slot), UNCHANGED)
 
     async def _once(
-        self, name: str, write: Callable[[Start], Awaitable[T]], unchanged: tuple[type[DriverError], ...]
+        self, name: str, write: Callable[[Start], Awaitable[T]], unchanged: tuple[type[Exception], ...]
     ) -> T | Unsure:
         once = _ActOnce(self, name)
         try:
