@@ -58,12 +58,16 @@ def followed(bmc: RawBmc) -> int:
         (answer(None, 202, Location=TASK), [answer(a_task("completed"))], 1),
         (answer(None, 202, Location=TASK), [answer(a_task("Wandering", EndTime="2026-01-01T00:00:00Z"))], 1),
         (answer(None, 202, Location=TASK), [answer(a_task("Wandering", PercentComplete=100))], 1),
+        (answer(None, 202, Location=TASK), [answer(a_task("in progress")), answer(a_task("Success"))], 2),
+        (answer(None, 202, Location=TASK), [answer(a_task("Wandering", EndTime="TIME_NA")), answer(DONE)], 2),
+        (answer(None, 202, Location=TASK), [answer(a_task("Running", PercentComplete="100", EndTime="1970-01-01T00:09:00"))], 1),
         (answer(None, 202), [GONE], 0),
         (answer(None, 204), [GONE], 0),
     ],
     ids=[
         *("task-and-monitor", "task-without-location", "prose-and-monitor", "monitor-turns-into-task", "monitor-shows-result"),
         *("not-there-yet", "restarts-meanwhile", "odd-word-goes-on", "lower-case", "odd-word-ended", "odd-word-at-100"),
+        *("makers-words", "end-is-not-told-yet", "ended-and-runs"),
         *("nothing-to-look-at", "done-at-once"),
     ],
 )  # fmt: skip
@@ -78,6 +82,8 @@ def test_a_task_is_followed_to_its_end(first: bytes, looks: list[bytes], count: 
         a_task("Exception"),
         a_task("Completed with errors", Messages=[{"Message": "no luck"}]),
         a_task("Completed", TaskStatus="Critical"),
+        a_task("Done", TaskStatus="WARNING"),
+        a_task("canceled"),
         a_task("Killed", Messages="none"),
     ],
     ids=lambda end: str(end["TaskState"]),
@@ -85,6 +91,12 @@ def test_a_task_is_followed_to_its_end(first: bytes, looks: list[bytes], count: 
 def test_a_task_that_ended_badly_is_a_failure(end: dict[str, Any]) -> None:
     with a_raw_bmc(a_script(answer(None, 202, Location=TASK), answer(end))) as bmc, pytest.raises(TaskFailed):
         followed(bmc)
+
+
+def test_a_task_that_stands_at_its_end_and_runs_is_not_waited_for_until_the_deadline() -> None:
+    standing = answer(a_task("Running", PercentComplete=100))
+    with a_raw_bmc(a_script(answer(None, 202, Location=TASK), standing)) as bmc:
+        assert followed(bmc) == 7
 
 
 @pytest.mark.parametrize(

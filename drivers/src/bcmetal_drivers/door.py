@@ -191,6 +191,13 @@ class Door:
     def get(self, path: str, data: object = None, headers: Mapping[str, str] | None = None) -> Answer:
         return self._checked("GET", path, data, headers)
 
+    def document(self, path: str) -> dict[str, Any]:
+        """What stands there. Raises Refused where the BMC says yes and nothing more (204)."""
+        answer = self.get(path)
+        if answer.status_code == 204:
+            raise Refused(f"{answer.url}: there is nothing (204)")
+        return answer.json()
+
     def post(self, path: str, data: object = None, headers: Mapping[str, str] | None = None) -> Answer:
         """`data` is sent as JSON, an Upload as it is. Without data `{}` is sent: a bare POST is answered 415 or 400 by several makers."""
         return self._checked("POST", path, {} if data is None else data, headers)

@@ -51,4 +51,5 @@ def apply_times(holder: Any) -> tuple[str, ...]:
 
 
 def _words(value: Any) -> tuple[str, ...] | None:
-    return tuple(word for word in value if isinstance(word, str)) if isinstance(value, list) else None
+    """None for a list without words, too: it says no more than none does."""
+    return tuple(word for word in value if isinstance(word, str)) or None if isinstance(value, list) else None

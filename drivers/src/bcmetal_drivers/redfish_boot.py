@@ -15,7 +15,7 @@ from bcmetal_drivers import redfish_oem_boot
 from bcmetal_drivers.errors import MaybeSent, NotAsAsked, Refused, Unsupported
 from bcmetal_drivers.redfish_boot_mode import by_bios_setting
 from bcmetal_drivers.redfish_boot_order import put_first
-from bcmetal_drivers.redfish_document import Doc, dig, link, text
+from bcmetal_drivers.redfish_document import Doc, as_spelled, dig, link, text
 from bcmetal_drivers.redfish_maker import quirks_for
 from bcmetal_drivers.redfish_settings import settings_after, settings_of
 from bcmetal_drivers.redfish_tree import Tree
@@ -24,13 +24,14 @@ from bcmetal_drivers.resources import BootDevice, BootMode, BootOverride
 
 TARGET, ENABLED, MODE = "BootSourceOverrideTarget", "BootSourceOverrideEnabled", "BootSourceOverrideMode"
 ALLOWED: Final = f"{TARGET}@Redfish.AllowableValues"
+SUPPORTED: Final = "BootSourceOverrideSupported"  # the same before Redfish 1.0
 WORDS: Final[Mapping[BootDevice, tuple[str, ...]]] = {
     BootDevice.PXE: ("Pxe",),
     BootDevice.DISK: ("Hdd",),
     BootDevice.CD: ("Cd", "UsbCd"),
     BootDevice.BIOS_SETUP: ("BiosSetup",),
 }
-DEVICES: Final = {word: device for device, words in WORDS.items() for word in words}
+DEVICES: Final = {word.lower(): device for device, words in WORDS.items() for word in words}
 MODE_WORDS: Final = {BootMode.UEFI: "UEFI", BootMode.LEGACY: "Legacy"}
 MODES: Final = {word.lower(): mode for mode, word in MODE_WORDS.items()}
 
@@ -41,11 +42,12 @@ def mode_of(system: Doc) -> BootMode | None:
 
 
 def override_of(doc: Doc) -> BootOverride:
-    enabled, target = text(doc, "Boot", ENABLED) or "Disabled", text(doc, "Boot", TARGET) or "None"
+    enabled = (text(doc, "Boot", ENABLED) or "Disabled").lower()
+    target = (text(doc, "Boot", TARGET) or "None").lower()
     mode = mode_of(doc)
-    if enabled == "Disabled" or target == "None":
-        return BootOverride(BootDevice.NONE, once=enabled != "Continuous", mode=mode)
-    return BootOverride(DEVICES.get(target, BootDevice.OTHER), once=enabled == "Once", mode=mode)
+    if enabled == "disabled" or target == "none":
+        return BootOverride(BootDevice.NONE, once=enabled != "continuous", mode=mode)
+    return BootOverride(DEVICES.get(target, BootDevice.OTHER), once=enabled == "once", mode=mode)
 
 
 def boot_override(tree: Tree) -> BootOverride:
@@ -113,21 +115,26 @@ def lasts(system: Doc) -> bool:
 def _knows_continuous(boot: Any) -> bool:
     """One that names no values may."""
     named = dig(boot, f"{ENABLED}@Redfish.AllowableValues")
-    return "Continuous" in named if isinstance(named, list) else dig(boot, ENABLED) is not None
+    if isinstance(named, list) and named:
+        return as_spelled("Continuous", filter(_is_word, named)) is not None
+    return dig(boot, ENABLED) is not None
 
 
 def _arm(tree: Tree, device: BootDevice, mode: BootMode | None, how: str) -> None:
     system = tree.system()
     path, doc = _settings(tree, system) or (tree.system_path(), system)
-    word = _word(tree, device, doc, system)
-    few = {TARGET: word, ENABLED: how}
+    words = _words(tree, device, doc, system)
     if MODE not in (dig(doc, "Boot") or {}) and mode_of(system) is None:
-        _write(tree, path, [few], lambda shown: shown.device is device and shown.once is (how == "Once"))
+        ladder = [{TARGET: word, ENABLED: how} for word in words]
+        _write(tree, path, ladder, lambda shown: shown.device is device and shown.once is (how == "Once"))
         return  # a BMC that knows no mode is told none
-    if mode is not None and mode_of(system) is not mode:
-        few[MODE] = MODE_WORDS[mode]
-    every = {**few, MODE: MODE_WORDS[mode or mode_of(system) or BootMode.UEFI]}
-    ladder = [every, few] if quirks_for(tree).all_boot_keys else [few, every]
+    ladder = []
+    for word in words:
+        few = {TARGET: word, ENABLED: how}
+        if mode is not None and mode_of(system) is not mode:
+            few[MODE] = MODE_WORDS[mode]
+        every = {**few, MODE: MODE_WORDS[mode or mode_of(system) or BootMode.UEFI]}
+        ladder += [every, few] if quirks_for(tree).all_boot_keys else [few, every]
     once = how == "Once"
     _write(
         tree, path, ladder, lambda shown: shown.device is device and shown.once is once and mode in (None, shown.mode)
@@ -145,7 +152,10 @@ def clear(tree: Tree) -> None:
     # Either may hold one that the other does not show.
     for path in (pending[0] if pending else None, tree.system_path()):
         if path is not None and _shown(tree, path).device is not BootDevice.NONE:
-            _write(tree, path, [off, {**off, TARGET: "None"}], lambda shown: shown.device is BootDevice.NONE)
+            mode = _shown(tree, path).mode
+            none = {**off, TARGET: "None"}
+            every = [{**none, MODE: MODE_WORDS[mode]}] if mode is not None else []  # some demand all three
+            _write(tree, path, [off, none, *every], lambda shown: shown.device is BootDevice.NONE)
 
 
 def set_boot_mode(tree: Tree, mode: BootMode) -> None:
@@ -170,8 +180,10 @@ def _write(tree: Tree, path: str, ladder: list[dict[str, str]], right: Callable[
         try:
             tree.patch(path, {"Boot": dict(keys)})
         except sushy.exceptions.HTTPError as error:
-            if error.status_code not in (400, 405) or not isinstance(refusal(error.answer), Refused | Unsupported):
+            if not _may_be_the_form(error):
                 raise
+            if error.status_code >= 500 and right(_shown(tree, path)):
+                return
             settings = settings_after(tree, path, error.answer)
             if settings is not None:
                 _write(tree, settings, ladder, right)
@@ -194,6 +206,13 @@ def _write(tree: Tree, path: str, ladder: list[dict[str, str]], right: Callable[
     )
 
 
+def _may_be_the_form(error: Any) -> bool:
+    """Whether another payload may be taken where this one was not. Some firmware falls over keys that it does not expect, with a 500."""
+    if error.status_code == 500:
+        return True
+    return error.status_code in (400, 405, 422) and isinstance(refusal(error.answer), Refused | Unsupported)
+
+
 def _shown(tree: Tree, path: str) -> BootOverride:
     return override_of(tree.get(path))
 
@@ -204,14 +223,20 @@ def _settings(tree: Tree, system: Doc) -> tuple[str, dict[str, Any]] | None:
     return found if found is not None and any(dig(found[1], "Boot", key) for key in (TARGET, ENABLED)) else None
 
 
-def _word(tree: Tree, device: BootDevice, *docs: Doc) -> str:
-    allowed = next((found for doc in docs if isinstance(found := dig(doc, "Boot", ALLOWED), list)), None)
+def _is_word(said: object) -> bool:
+    return isinstance(said, str)
+
+
+def _words(tree: Tree, device: BootDevice, *docs: Doc) -> tuple[str, ...]:
+    """What to call this device: the BMC's word for it, or where it lists none what it may be called, one after the other."""
+    listed = (dig(doc, "Boot", name) for doc in docs for name in (ALLOWED, SUPPORTED))
+    allowed = next((list(filter(_is_word, found)) for found in listed if isinstance(found, list) and found), None)
     words = quirks_for(tree).virtual_cd if device is BootDevice.CD else WORDS.get(device, ())
     if allowed is None and words:
-        return words[0]
+        return tuple(words)
     for word in words:
-        if word in (allowed or ()):
-            return word
+        if (spelled := as_spelled(word, allowed or ())) is not None:
+            return (spelled,)
     raise Unsupported(f"{tree.address}: the BMC cannot boot once from {device.value}")
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 Doc = Mapping[str, Any]
 
 TEXT_LIMIT: Final = 256
+TRUTHS: Final = {"true": True, "false": False, "1": True, "0": False}
 PAGES: Final = 200  # of one collection
 MEMBERS: Final = 2000  # of one collection, or list of links
 HEALTH: Final = ("ok", "warning", "critical")
@@ -39,6 +40,17 @@ def number(doc: Any, *keys: str) -> float | None:
     except (ValueError, OverflowError):
         return None
     return found if math.isfinite(found) else None
+
+
+def flag(doc: Any, *keys: str) -> bool | None:
+    """A truth value, also one that is written as a word; None where it is none."""
+    value = dig(doc, *keys)
+    return value if isinstance(value, bool) else TRUTHS.get((text(doc, *keys) or "").lower())
+
+
+def as_spelled(word: str, named: Iterable[str]) -> str | None:
+    """A word of the standard as this BMC spells it among those that it names; None where it does not name it."""
+    return next((one for one in named if one.lower() == word.lower()), None)
 
 
 def dig(doc: Any, *keys: str) -> Any:
@@ -76,6 +88,12 @@ def health_word(said: str | None) -> str | None:
 def health(doc: Any) -> str | None:
     """With what is in it, where that is told; None: not said."""
     return health_word(text(doc, "Status", "HealthRollup") or text(doc, "Status", "Health"))
+
+
+def length(doc: Any, *keys: str) -> int:
+    """How many entries a list has, whatever they are; 0 where there is none."""
+    value = dig(doc, *keys)
+    return len(value) if isinstance(value, list) else 0
 
 
 def action_target(doc: Doc, action: str) -> str | None:

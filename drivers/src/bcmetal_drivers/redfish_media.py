@@ -14,7 +14,7 @@ from typing import Any, Final
 import sushy.exceptions
 
 from bcmetal_drivers.errors import MaybeSent, NotAsAsked, Refused, TaskFailed, Unsupported
-from bcmetal_drivers.redfish_document import Doc, action_target, dig, link, links, text
+from bcmetal_drivers.redfish_document import Doc, action_target, dig, flag, key, link, links, text
 from bcmetal_drivers.redfish_media_oem import OwnAction, own_action, switch_on
 from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.refusals import all_words, refusal
@@ -22,6 +22,7 @@ from bcmetal_drivers.resources import Slot
 
 INSERT, EJECT = "#VirtualMedia.InsertMedia", "#VirtualMedia.EjectMedia"
 URL_LIMIT: Final = 2048
+CONNECTED: Final = ("uri", "applet", "oem")
 OPTICAL: Final = re.compile(r"cd|dvd|optical", re.IGNORECASE)
 NOT_OPTICAL: Final = re.compile(r"floppy|usb|\bhd|hard|disk|removable|rdoc", re.IGNORECASE)
 SETTLES_S: Final = 2.0  # some BMCs show the new state a moment later
@@ -47,21 +48,33 @@ class Drive:
         return text(self.doc, "Image", limit=URL_LIMIT) or text(self.doc, "ImageName", limit=URL_LIMIT)
 
     @property
+    def connected(self) -> str:
+        """How, in the BMC's word; "" where it does not say."""
+        return (text(self.doc, "ConnectedVia") or "").lower()
+
+    @property
     def inserted(self) -> bool:
-        said = dig(self.doc, "Inserted")
-        return said if isinstance(said, bool) else self.image is not None
+        """What it says, unless the rest of it says otherwise. Supermicro keeps the last image's name on show after an eject."""
+        said = flag(self.doc, "Inserted")
+        if self.image is None:
+            return said is True and self.connected in CONNECTED
+        if said is None:
+            return self.connected != "notconnected"
+        return said or self.connected == "uri"
 
 
 def _is_optical(doc: Doc) -> bool:
     kinds = dig(doc, "MediaTypes")
-    if isinstance(kinds, list) and kinds:
+    kinds = [kinds] if isinstance(kinds, str) else kinds
+    if isinstance(kinds, list) and any(kinds):
         return any(OPTICAL.search(str(kind)) for kind in kinds)
     return OPTICAL.search(_names(doc)) is not None
 
 
 def _may_be_optical(doc: Doc) -> bool:
     """A slot that can be filled, and says nothing of what it is (`Slot_0`)."""
-    said = dig(doc, "MediaTypes") or NOT_OPTICAL.search(_names(doc))
+    kinds = dig(doc, "MediaTypes")
+    said = (any(kinds) if isinstance(kinds, list) else kinds) or NOT_OPTICAL.search(_names(doc))
     return not said and (action_target(doc, INSERT) is not None or own_action(doc) is not None)
 
 
@@ -74,8 +87,8 @@ def _collections(tree: Tree) -> Iterator[str]:
     own = link(system, "VirtualMedia")
     if own:
         yield own
-    for manager in links(system, "Links", "ManagedBy") or tree.manager_paths():
-        doc = tree.find(manager)
+    managers = [doc for path in links(system, "Links", "ManagedBy") if (doc := tree.find(path)) is not None]
+    for doc in managers or map(tree.find, tree.manager_paths()):
         shared = len(links(doc, "Links", "ManagerForServers")) > 1
         path = link(doc, "VirtualMedia")
         if path and not (own and shared):  # a slot of a manager of several systems may be another system's
@@ -95,7 +108,8 @@ def _slots(tree: Tree) -> tuple[tuple[Drive, ...], tuple[Drive, ...]]:
     """Those for a CD, and the others that hold an image."""
     every: dict[str, Drive] = {}
     for collection in dict.fromkeys(_collections(tree)):
-        every |= {path: Drive(path, doc) for path, doc in tree.documents(collection) if path not in every}
+        for path, doc in tree.documents(collection, whole=False):
+            every.setdefault(key(path), Drive(path, doc))
     optical = [drive for drive in every.values() if _is_optical(drive.doc)]
     optical = optical or [drive for drive in every.values() if _may_be_optical(drive.doc)]
     others = [drive for drive in every.values() if drive not in optical and drive.inserted and drive.image]
@@ -130,7 +144,7 @@ def _eject(tree: Tree, known: Drive) -> None:
     except (sushy.exceptions.HTTPError, Refused, MaybeSent) as error:
         trouble = error
     shown = _settled(tree, current.path, lambda drive: not drive.inserted)
-    if not shown.inserted:
+    if shown is None or not shown.inserted:
         return
     if trouble is not None:
         raise trouble
@@ -150,10 +164,10 @@ def insert(tree: Tree, url: str) -> Slot:
                 raise
             refused = error
             continue
-        shown = _settled(tree, known.path, lambda drive: drive.slot.shows(url))
-        if shown.slot.shows(url):
+        shown = _settled(tree, known.path, lambda drive: drive.slot.shows(url)) or _elsewhere(tree, url)
+        if shown is not None and shown.slot.shows(url):
             return shown.slot
-        holds = "nothing" if not shown.inserted else "another medium"
+        holds = "nothing" if shown is None or not shown.inserted else "another medium"
         raise NotAsAsked(f"{tree.door.origin}{known.path}: acknowledged, and the slot shows {holds}")
     raise refused or Unsupported(f"{tree.address}: no slot takes a medium")
 
@@ -163,13 +177,19 @@ def _last_tried(known: Drive) -> tuple[bool, bool]:
     return action_target(known.doc, INSERT) is None, own_action(known.doc) is None
 
 
-def _settled(tree: Tree, path: str, right: Callable[[Drive], bool]) -> Drive:
-    """The slot as it is, or as it is after a while."""
+def _elsewhere(tree: Tree, url: str) -> Drive | None:
+    """The slot that holds this medium, where slots are numbered anew by each medium."""
+    return next((drive for drive in drives(tree) if drive.slot.shows(url)), None)
+
+
+def _settled(tree: Tree, path: str, right: Callable[[Drive], bool]) -> Drive | None:
+    """The slot as it is, or as it is after a while; None where it is there no more."""
     end = time.monotonic() + SETTLES_S
     pause = 0.05
     while True:
-        shown = Drive(path, tree.get(path))
-        if right(shown) or time.monotonic() > end:
+        doc = tree.find(path)
+        shown = Drive(path, doc) if doc is not None else None
+        if shown is None or right(shown) or time.monotonic() > end:
             return shown
         time.sleep(tree.door.left_s(pause))
         pause = min(2 * pause, 0.4)

@@ -10,16 +10,16 @@ import sushy.exceptions
 from bcmetal_drivers.door import tolerated
 from bcmetal_drivers.errors import Busy, DriverError, MaybeSent, Refused, TaskFailed, Unsupported
 from bcmetal_drivers.redfish_actions import action
-from bcmetal_drivers.redfish_document import Doc, text
+from bcmetal_drivers.redfish_document import Doc, as_spelled, text
 from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.refusals import refusal
 from bcmetal_drivers.resources import PowerAction, PowerState
 
 STATES: Final[Mapping[str, PowerState]] = {
-    "On": PowerState.ON,
-    "Off": PowerState.OFF,
-    "PoweringOn": PowerState.POWERING_ON,
-    "PoweringOff": PowerState.POWERING_OFF,
+    "on": PowerState.ON,
+    "off": PowerState.OFF,
+    "poweringon": PowerState.POWERING_ON,
+    "poweringoff": PowerState.POWERING_OFF,
 }
 RESETS: Final[Mapping[PowerAction, tuple[str, ...]]] = {
     PowerAction.ON: ("On", "ForceOn"),
@@ -37,11 +37,12 @@ GOALS: Final[Mapping[PowerAction, tuple[PowerState, ...]]] = {
     PowerAction.SOFT_OFF: (PowerState.OFF, PowerState.POWERING_OFF),
 }
 OF_ONE_THAT_IS_ON: Final = (PowerAction.CYCLE, PowerAction.NMI, PowerAction.SOFT_RESTART, PowerAction.POWER_CYCLE)
+ALWAYS: Final = (PowerAction.ON, PowerAction.OFF)
 RESET: Final = "#ComputerSystem.Reset"
 
 
 def power_of(system: Doc) -> PowerState:
-    return STATES.get(text(system, "PowerState") or "", PowerState.UNKNOWN)
+    return STATES.get((text(system, "PowerState") or "").replace(" ", "").lower(), PowerState.UNKNOWN)
 
 
 def boot_progress_of(system: Doc) -> str | None:
@@ -82,12 +83,20 @@ def _is_there(tree: Tree, wanted: PowerAction) -> bool:
 
 
 def _reset(tree: Tree, system: Doc, wanted: PowerAction) -> None:
-    """The first of the resets that fit and that the BMC offers. One that offers none by name is asked for the next after a 400."""
+    """The first of the resets that fit and that the BMC offers, and after a 400 the next: lists of them lie, too.
+
+    On and ForceOff are asked for where the list has nothing like them, since no machine is without.
+    """
     reset = action(system, RESET)
     if reset is None:
         raise Unsupported(f"{tree.address}: this system has no reset")
     offered = reset.allowed(tree, "ResetType")
-    fitting = [word for word in RESETS[wanted] if offered is None or word in offered]
+    if offered is None:
+        fitting = list(RESETS[wanted])
+    else:
+        fitting = [word for one in RESETS[wanted] if (word := as_spelled(one, offered)) is not None]
+    if not fitting and wanted in ALWAYS:
+        fitting = list(RESETS[wanted][:1])
     if not fitting:
         raise Unsupported(f"{tree.address}: this BMC offers no {wanted.value}, it offers {_listed(offered or ())}")
     known = tree.learned.get("resets") or {}
@@ -96,7 +105,7 @@ def _reset(tree: Tree, system: Doc, wanted: PowerAction) -> None:
         try:
             tree.act(reset.target, {"ResetType": word})
         except sushy.exceptions.BadRequestError as error:
-            if offered is not None or word == fitting[-1] or not isinstance(refusal(error.answer), Refused):
+            if word == fitting[-1] or not isinstance(refusal(error.answer), Refused):
                 raise
         else:
             if offered is None and word != RESETS[wanted][0]:

@@ -25,7 +25,7 @@ from bcmetal_drivers.errors import (
     UntrustedCertificate,
 )
 from bcmetal_drivers.origin import PATH_LIMIT
-from bcmetal_drivers.redfish_document import MEMBERS, PAGES, Doc, key, links, number, text
+from bcmetal_drivers.redfish_document import MEMBERS, PAGES, Doc, key, length, links, number, text
 
 REQUESTS: Final = 1000
 NOTED: Final = 50
@@ -130,7 +130,7 @@ class Reading:
             raise TooMuch(f"{self._door.origin}: {REQUESTS} resources were read, and there are more")
         self._asked += 1
         try:
-            found = self._door.get(path).json()
+            found = self._door.document(path)
         except Unreachable as error:
             self._lost += 1
             return error
@@ -156,8 +156,8 @@ class Reading:
             page = self._page(following)
             if page is None:
                 break
+            listed += length(page, "Members")
             for member in links(page, "Members"):
-                listed += 1
                 found.setdefault(key(member), member)
             count = number(page, "Members@odata.count") if count is None else count
             following = text(page, "Members@odata.nextLink", limit=PATH_LIMIT)

@@ -5,6 +5,7 @@ A Task that is gone is not a success: makers purge them, some before anybody cou
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -14,27 +15,32 @@ import sushy.exceptions
 from bcmetal_drivers.door import Door
 from bcmetal_drivers.errors import Malformed, TaskFailed
 from bcmetal_drivers.origin import path_alone
-from bcmetal_drivers.redfish_document import printable
+from bcmetal_drivers.redfish_document import number, printable, text
 from bcmetal_drivers.refusals import retry_after_s
 from bcmetal_drivers.resources import Job, JobState
 from bcmetal_drivers.wire import Answer
 
 POLL_S: Final = 0.2
 POLL_AT_MOST_S: Final = 3.0
+WHOLE_LOOKS: Final = 6  # some Tasks never leave Running
 GRACE_S: Final = 2.0  # some BMCs answer 404 for a Task that they made just now
 GONE: Final = "the BMC does not know this task any more"
 MESSAGE_LIMIT: Final = 200
 
 STATES: Final = {
-    **dict.fromkeys(("Completed", "RebootCompleted"), JobState.DONE),
+    **dict.fromkeys(("Completed", "RebootCompleted", "Complete", "Success", "Successful", "Finished", "Done"), JobState.DONE),
     **dict.fromkeys(
-        ("Exception", "Killed", "Cancelled", "CompletedWithErrors", "Failed", "RebootFailed", "Invalid"), JobState.FAILED
+        (
+            "Exception", "Killed", "Cancelled", "CompletedWithErrors", "Failed", "RebootFailed", "Invalid", "Canceled", "Aborted",
+            "Error", "Failure",
+        ),
+        JobState.FAILED,
     ),
     **dict.fromkeys(
         (
             "New", "Starting", "Running", "Suspended", "Interrupted", "Pending", "Stopping", "Service", "Cancelling",
             "Continue", "UserIntervention", "Scheduled", "Scheduling", "ReadyForExecution", "Waiting", "Downloading",
-            "Downloaded", "Paused", "PendingActivation", "RebootPending",
+            "Downloaded", "Paused", "PendingActivation", "RebootPending", "InProgress", "Queued",
         ),
         JobState.RUNNING,
     ),
@@ -42,6 +48,7 @@ STATES: Final = {
 WORDS: Final = {word.lower(): state for word, state in STATES.items()}
 NOT_NOW: Final = (429, 500, 502, 503, 504)  # to a look at a Task
 MONITORS: Final = ("TaskMonitor", "Location")  # in the body, where some makers put what belongs into the header
+DATE: Final = re.compile(r"(?!0000)\d{4}-\d\d-\d\d")
 STATE_KEYS: Final = ("TaskState", "JobState")  # a Task, or a Job: an iDRAC names either where it began one
 
 
@@ -98,7 +105,7 @@ def started(door: Door, answer: Answer) -> Job:
 def wait_for(door: Door, answer: Answer) -> Answer:
     """Follow the Task of an answer 202 to its end, within the call's deadline; another answer passes as it is.
 
-    Raises TaskFailed, TimedOut when it does not end. One that vanishes passes: the caller reads the state back.
+    Raises TaskFailed, TimedOut when it does not end. One that vanishes, or stands at 100 % and runs, passes: the caller reads the state back.
     """
     if answer.status_code != 202:
         return answer
@@ -107,10 +114,12 @@ def wait_for(door: Door, answer: Answer) -> Answer:
         time.sleep(door.left_s(min(wait, POLL_AT_MOST_S)))  # nothing to look at but the state, when the BMC says so
         return answer
     job = started(door, answer)
-    while job.state is JobState.RUNNING:
+    whole = 0  # looks at a Task that shows all of it done, and runs
+    while job.state is JobState.RUNNING and whole < WHOLE_LOOKS:
         time.sleep(door.left_s(min(max(wait, POLL_S), POLL_AT_MOST_S)))
         wait *= 1.5
         job = _look_again(door, job)
+        whole = whole + 1 if job.progress == 1 else 0
     if job.state is JobState.FAILED:
         raise TaskFailed(f"{answer.url}: the BMC took it, and its task failed: {job.message or 'no reason given'}")
     return answer
@@ -153,17 +162,24 @@ def _is_task(body: Mapping[str, Any]) -> bool:
 def _of(ref: str, body: Mapping[str, Any]) -> Job:
     word = next((body[key] for key in STATE_KEYS if isinstance(body.get(key), str)), "")
     state = WORDS.get(word.replace(" ", "").lower()) or _of_another_word(body)
-    if state is JobState.DONE and (body.get("TaskStatus") or body.get("JobStatus")) in ("Warning", "Critical"):
+    status = text(body, "TaskStatus") or text(body, "JobStatus") or ""
+    if state is JobState.DONE and status.lower() in ("warning", "critical"):
         state = JobState.FAILED  # completed, with errors
-    percent = body.get("PercentComplete")
-    known = isinstance(percent, int | float) and not isinstance(percent, bool) and 0 <= percent <= 100
-    return Job(ref, state, float(percent) / 100 if known and percent is not None else None, _message(body))
+    percent = number(body, "PercentComplete")
+    if state is JobState.RUNNING and percent == 100 and _has_ended(body):
+        state = JobState.UNKNOWN
+    return Job(ref, state, percent / 100 if percent is not None and 0 <= percent <= 100 else None, _message(body))
 
 
 def _of_another_word(body: Mapping[str, Any]) -> JobState:
     """Of a word that nobody knows, or none: it runs until the Task says that it is at its end, and then nobody knows how it ended."""
-    ended = body.get("EndTime") or body.get("CompletionTime") or body.get("PercentComplete") == 100
+    ended = _has_ended(body) or number(body, "PercentComplete") == 100
     return JobState.UNKNOWN if ended or not any(body.get(key) for key in STATE_KEYS) else JobState.RUNNING
+
+
+def _has_ended(body: Mapping[str, Any]) -> bool:
+    """Whether it tells when it ended. An iDRAC writes TIME_NA there until then, others a date of zeros."""
+    return any(DATE.match(text(body, name) or "") for name in ("EndTime", "CompletionTime"))
 
 
 def _message(body: Mapping[str, Any]) -> str:

@@ -22,6 +22,7 @@ from bcmetal_drivers.redfish_document import (
     is_host,
     is_root,
     key,
+    length,
     link,
     links,
     number,
@@ -64,7 +65,7 @@ class Tree:
     def get(self, path: str) -> dict[str, Any]:
         if self._reading is not None:
             return self._reading.get(path)
-        return self.door.get(path).json()
+        return self.door.document(path)
 
     def find(self, path: str | None) -> dict[str, Any] | None:
         """The document; None where there is no path, or nothing at its end (404, 405, 501, 400)."""
@@ -96,30 +97,41 @@ class Tree:
             raise NotThisService(f"{answer.url}: the host answers, but it is no Redfish service")
         return doc
 
-    def members(self, path: str) -> tuple[str, ...]:
-        """The paths of a collection's members, over all its pages. Raises Malformed when pages run in a circle or some are missing."""
-        found: list[str] = []
+    def members(self, path: str, *, whole: bool = True) -> tuple[str, ...]:
+        """The paths of a collection's members, over all its pages, each once.
+
+        `whole`: raises Malformed when pages run in a circle or some are missing; else what there is does.
+        """
+        found: dict[str, str] = {}
+        listed = 0  # with what is no reference, and what is there twice
         count: float | None = None
         following: str | None = path
         seen: set[str] = set()
         while following is not None:
-            if following in seen or len(seen) >= PAGES or len(found) > MEMBERS:
+            if key(following) in seen or len(seen) >= PAGES or len(found) > MEMBERS:
+                if not whole:
+                    break
                 raise Malformed(f"{self.door.origin}{path}: the pages of this collection do not end")
-            seen.add(following)
+            seen.add(key(following))
             page = self.get(following)
-            found += links(page, "Members")
+            for member in links(page, "Members"):
+                found.setdefault(key(member), member)
+            listed += length(page, "Members")
             count = number(page, "Members@odata.count") if count is None else count
             following = text(page, "Members@odata.nextLink", limit=PATH_LIMIT)
-        if count is not None and len(found) < count:
-            raise Malformed(f"{self.door.origin}{path}: it counts {count:g} members and lists {len(found)}")
-        return tuple(dict.fromkeys(found))
+        if whole and count is not None and listed < count:
+            raise Malformed(f"{self.door.origin}{path}: it counts {count:g} members and lists {listed}")
+        return tuple(found.values())
 
-    def documents(self, path: str | None) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Each member of a collection with its document; those that answer 404 or the like are left out, and so is a collection that does."""
+    def documents(self, path: str | None, *, whole: bool = True) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Each member of a collection with its document; those that answer 404 or the like are left out, and so is a collection that does.
+
+        `whole` as of `members`.
+        """
         if path is None:
             return
         try:
-            listed = self.members(path)
+            listed = self.members(path, whole=whole)
         except sushy.exceptions.ResourceNotFoundError:
             if self.find(path) is not None:
                 raise  # a page of it is missing
@@ -235,12 +247,12 @@ class Tree:
         return doc
 
     def manager_paths(self) -> tuple[str, ...]:
-        """The managers of this system; all of them where the system names none."""
+        """The managers of this system; all of them where the system names none that is there."""
         named = links(self.find(self.system_path()), "Links", "ManagedBy")
-        if named:
+        if any(self.find(path) is not None for path in named):
             return named
         collection = link(self.root(), "Managers")
-        return self.members(collection) if collection else ()
+        return self.members(collection, whole=False) if collection else ()
 
     # ------------------------------------------------------------ writes
 
