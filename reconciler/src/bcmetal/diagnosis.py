@@ -99,24 +99,44 @@ def behaviour(row: Row) -> Json:
 # ---------------------------------------------------------------- certificate and clock
 
 
-def _certificate(der: bytes | None) -> x509.Certificate | None:
-    """None for one that cannot be read: BMCs make all kinds of them."""
+@dataclass(frozen=True, slots=True)
+class _Certificate:
+    subject: str
+    issuer: str
+    names: list[str] | None
+    begins: datetime
+    ends: datetime
+    self_signed: bool
+
+
+def _certificate(der: bytes | None) -> _Certificate | None:
+    """None for one that cannot be read whole: BMCs make all kinds of them, and its parts are read when they are asked for."""
+    if not der:
+        return None
     try:
-        return x509.load_der_x509_certificate(der) if der else None
-    except ValueError:
+        read = x509.load_der_x509_certificate(der)
+        return _Certificate(
+            _name(read.subject),
+            _name(read.issuer),
+            _names(read),
+            read.not_valid_before_utc,
+            read.not_valid_after_utc,
+            read.subject == read.issuer,
+        )
+    except (ValueError, TypeError, x509.InvalidVersion):
         return None
 
 
-def _certificate_shown(certificate: x509.Certificate | None) -> Json:
+def _certificate_shown(certificate: _Certificate | None) -> Json:
     if certificate is None:
         return dict.fromkeys(("subject", "issuer", "names", "notBefore", "notAfter", "selfSigned"))
     return {
-        "subject": _name(certificate.subject),
-        "issuer": _name(certificate.issuer),
-        "names": _names(certificate),
-        "notBefore": f"{certificate.not_valid_before_utc:%Y-%m-%dT%H:%M:%SZ}",
-        "notAfter": f"{certificate.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}",
-        "selfSigned": certificate.subject == certificate.issuer,
+        "subject": certificate.subject,
+        "issuer": certificate.issuer,
+        "names": certificate.names,
+        "notBefore": f"{certificate.begins:%Y-%m-%dT%H:%M:%SZ}",
+        "notAfter": f"{certificate.ends:%Y-%m-%dT%H:%M:%SZ}",
+        "selfSigned": certificate.self_signed,
     }
 
 
@@ -161,13 +181,13 @@ def _of_the_service(seen: Seen, skew: float | None) -> Iterator[str]:
         yield f"the BMC's clock is {abs(skew):.0f} s {where}: certificates, logs and sessions may be misjudged"
 
 
-def _of_the_certificate(certificate: x509.Certificate | None, at: Micros) -> Iterator[str]:
+def _of_the_certificate(certificate: _Certificate | None, at: Micros) -> Iterator[str]:
     if certificate is None:
         return
     now = datetime.fromtimestamp(at / SECOND, UTC)
-    if now > certificate.not_valid_after_utc:
+    if now > certificate.ends:
         yield "the certificate has expired: only its fingerprint can be trusted"
-    if now < certificate.not_valid_before_utc:
+    if now < certificate.begins:
         yield "the certificate is not valid yet, or a clock is wrong: only its fingerprint can be trusted"
 
 

@@ -1,0 +1,89 @@
+"""What is shown of a BMC holds whatever it sends: certificates that were damaged anywhere, IPMI answers of any bytes."""
+
+from __future__ import annotations
+
+import json
+import random
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from bcmetal.decisions import Micros
+from bcmetal.diagnosis import Seen, shown
+from bcmetal_drivers.connection import BmcAddress
+from bcmetal_drivers.first_look import RedfishSeen
+from bcmetal_drivers.ipmi_offered import IpmiSeen, ipmi_seen
+from raw_bmc import a_certificate
+
+
+def of(certificate: bytes) -> dict[str, object]:
+    redfish = RedfishSeen(BmcAddress("redfish", "127.0.0.1", 443), certificate, "0" * 64)
+    seen = Seen("127.0.0.1", redfish, IpmiSeen(), "ipmi://127.0.0.1:623", Micros(1_700_000_000_000_000), trusted=False)
+    return shown(seen)
+
+
+@pytest.mark.filterwarnings(
+    "ignore::cryptography.utils.CryptographyDeprecationWarning"
+)  # of what it will refuse one day
+@pytest.mark.filterwarnings("ignore:Attribute's length")
+def test_a_certificate_that_was_damaged_anywhere_is_shown_as_far_as_it_goes(tmp_path: Path) -> None:
+    der = ssl.PEM_cert_to_DER_cert(a_certificate(tmp_path).pem)
+    whole = of(der)["redfish"]
+    assert isinstance(whole, dict)
+    assert whole["certificate"]["subject"] == "CN=raw bmc"
+    chance = random.Random(7)
+    unread = 0
+    for _ in range(2000):
+        damaged = bytearray(der)
+        for _ in range(chance.randint(1, 3)):
+            damaged[chance.randrange(len(damaged))] = chance.randrange(256)
+        found = of(bytes(damaged))["redfish"]
+        assert isinstance(found, dict)
+        json.dumps(found)
+        unread += found["certificate"]["subject"] is None
+    assert 0 < unread < 2000
+
+
+@contextmanager
+def answering(seed: int) -> Iterator[int]:
+    """Something that answers each packet with one like an IPMI BMC's, damaged; its port."""
+    chance = random.Random(seed)
+    port = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    port.bind(("127.0.0.1", 0))
+    port.settimeout(10)
+
+    def serve() -> None:
+        while True:
+            packet, where = port.recvfrom(1024)
+            if packet == b"over":
+                return
+            v2 = packet[4] == 6
+            start = 16 if v2 else 14
+            sequence, command = packet[start + 4], packet[start + 5]
+            said = bytes(chance.randrange(256) for _ in range(chance.randint(0, 24)))
+            message = bytes((0x81, 0x1C, 0, 0x20, sequence, command, 0)) + said
+            port.sendto(packet[: start - (2 if v2 else 1)] + bytes(2 if v2 else 1) + message, where)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield port.getsockname()[1]
+    finally:
+        port.sendto(b"over", port.getsockname())
+        thread.join()
+        port.close()
+
+
+def test_ipmi_answers_of_any_bytes_are_read_or_are_no_ipmi() -> None:
+    theres = set()
+    for seed in range(60):
+        with answering(seed) as port:
+            seen = ipmi_seen("127.0.0.1", port)
+        theres.add(seen.there)
+        assert all(0 <= suite <= 255 for suite in seen.suites or ())
+    assert theres == {True, False}
