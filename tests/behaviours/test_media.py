@@ -43,7 +43,7 @@ ROWS = (
     Row("insert-while-the-eject-runs", until=Verb.DEPLOY),
     Row("plain-urls-only", until=Verb.DEPLOY, fires=False),
     Row("eject-hangs-a-running-machine", until=Verb.UNRESCUE, judge=never_hung),
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)

@@ -33,7 +33,7 @@ ROWS = (
     Row("graceful-shutdown-ignored", until=Verb.RELEASE),
     Row("no-restart-offered", until=Verb.DEPLOY, fires=False),
     Row("force-on-only", until=Verb.DEPLOY, fires=False),
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)

@@ -123,7 +123,7 @@ HEADERS: tuple[tuple[str, str], ...] = (
     ("Content-Encoding", "br"),
     ("Content-Type", "text/html; charset=utf-7"),
     ("Set-Cookie", "a=b"),
-)  # fmt: skip
+)
 
 
 def changed(luck: random.Random, doc: Any) -> Any:

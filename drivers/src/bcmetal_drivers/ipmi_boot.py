@@ -1,4 +1,4 @@
-"""Boot flags of an IPMI BMC (System Boot Options, IPMI 2.0 table 28-14): written as whole bytes, in the maker's selectors, and read back."""
+"""Boot flags of an IPMI BMC (System Boot Options, IPMI 2.0 table 28-14): written whole, in the maker's selectors, and read back."""
 
 from __future__ import annotations
 

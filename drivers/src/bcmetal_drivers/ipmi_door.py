@@ -37,7 +37,7 @@ NO_PRIVILEGE: Final = 0xD4
 UNSPECIFIED: Final = 0xFF
 
 BUSY_WAITS_S: Final = (0.1, 0.4, 0.5, 1.0, 1.0, 2.0)
-HASTY: Final = 3
+HASTY: Final = 3  # commands in a row that are busy at first, after which there is time between commands
 SPACING_LIMIT_S: Final = 5.0
 DOUBTS: Final = 2  # how often a password that was good is thought to be good still, though it is refused
 READ_WAITS_S: Final = (1.0, 2.0, 3.0)
@@ -102,6 +102,7 @@ class IpmiDoor:
         return True
 
     def close(self) -> None:
+        """End the session; the next command logs in again. Never raises."""
         if self._session is not None:
             self._session.close()
             self._session = None
@@ -138,7 +139,7 @@ class IpmiDoor:
         return answer
 
     def check(self, command: Command, answer: Answer) -> bytes:
-        """The answer's data, or the error that its completion code means."""
+        """The answer's data. Raises what its completion code means: Unsupported, Refused, Busy or ServerFault."""
         if answer.code == 0:
             return answer.data
         said = f"{self.address}: {command.name} was answered with code 0x{answer.code:02x}"
@@ -153,9 +154,11 @@ class IpmiDoor:
         raise Refused(said)
 
     def get(self, command: Command, data: bytes = b"") -> bytes:
+        """`read`, and `check` of its answer."""
         return self.check(command, self.read(command, data))
 
     def put(self, command: Command, data: bytes = b"") -> bytes:
+        """`write`, and `check` of its answer."""
         return self.check(command, self.write(command, data))
 
     # ------------------------------------------------------------

@@ -76,7 +76,7 @@ def read_fru(door: IpmiDoor, device: int = 0) -> FruFields:
 
 
 def parse_fru(raw: bytes) -> FruFields:
-    """pyghmi's reading of a FRU image, which raises nearly anything on a garbled one. A wrong checksum is named, and the fields are kept."""
+    """pyghmi's reading of a FRU image, which raises nearly anything on a garbled one. A wrong checksum is named, the fields kept."""
     try:
         info = fru.FRU(rawdata=bytearray(raw)).info or {}
     except (

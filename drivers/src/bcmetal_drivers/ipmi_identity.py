@@ -22,10 +22,12 @@ FRUS_LIMIT: Final = 48
 
 
 def identity(door: IpmiDoor) -> Identity:
+    """By FRU 0 and the system GUID: no MACs, no host name. A FRU that cannot be read leaves its fields None."""
     return _identity(_fru_or_trouble(door), read_guid(door))
 
 
 def bmc_info(door: IpmiDoor) -> BmcInfo:
+    """`device`, with the clock of the event log."""
     return replace(device(door), clock=ipmi_chassis.clock(door))
 
 

@@ -62,7 +62,7 @@ def channels(door: IpmiDoor) -> tuple[int, ...]:
 
 
 def own_channel(door: IpmiDoor) -> int:
-    """The channel that we come in by."""
+    """The channel that we come in by; 1 where the BMC does not tell."""
     answer = door.read(GET_CHANNEL_INFO, bytes((THIS_CHANNEL,)))
     return answer.data[0] & 0x0F if answer.code == 0 and answer.data else 1
 
@@ -120,6 +120,7 @@ def _parameter(door: IpmiDoor, channel: int, parameter: int, selector: int = 0, 
 
 
 def interfaces(door: IpmiDoor) -> tuple[BmcInterface, ...]:
+    """One for each LAN channel; what the BMC does not give is None or empty."""
     return tuple(_interface(door, channel) for channel in channels(door))
 
 
@@ -172,7 +173,7 @@ CIPHER_0, UNENCRYPTED, OLD_IPMI, NULL_USER, OVER_LAN = (
 
 
 def ways(door: IpmiDoor) -> tuple[HostWay, ...]:
-    """What is open to the network on any LAN channel, but for accounts."""
+    """What is open to the network on any LAN channel, but for accounts. `open` None: the BMC does not tell."""
     found: dict[str, HostWay] = {}
     for channel in channels(door):
         suites, privileges = _suites(door, channel), _parameter(door, channel, SUITE_PRIVILEGES)
@@ -188,7 +189,11 @@ def ways(door: IpmiDoor) -> tuple[HostWay, ...]:
 
 
 def close_way(door: IpmiDoor, name: str) -> None:
-    """On every LAN channel, read back. After `ipmi-over-lan` nobody comes in by IPMI any more, we neither."""
+    """On every LAN channel, read back. After `ipmi-over-lan` nobody comes in by IPMI any more, we neither.
+
+    Raises Unsupported for a way that IPMI has not or this BMC does not show, Refused where closing would lock everybody out, NotAsAsked
+    when it stays open.
+    """
     closing: Mapping[str, Callable[[IpmiDoor, int], None]] = {
         CIPHER_0: lambda d, channel: _close_suites(d, channel, _is_open_suite),
         UNENCRYPTED: lambda d, channel: _close_suites(d, channel, _is_unencrypted),
@@ -293,6 +298,7 @@ def _set_access(door: IpmiDoor, channel: int, where: int, shown: int) -> None:
 
 
 def _put(door: IpmiDoor, channel: int, parameter: int, data: bytes) -> None:
+    """Once more where the answer is lost."""
     request = bytes((channel, parameter)) + data
     try:
         door.put(SET_LAN_PARAMETER, request)

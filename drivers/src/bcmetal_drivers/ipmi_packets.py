@@ -2,8 +2,8 @@
 
 pyghmi's framing, key derivation and encryption are used as they are; its event loop is not. In pyghmi 1.6.19 one thread and
 class-level tables serve the whole process, a session cannot be given up without leaving its socket there, and a lost reply to a
-chassis control is sent again, with new logins, up to nine times. Here `pyghmi.ipmi.private.session.Session` is subclassed and everything that
-touches those tables is replaced: a connected socket (answers of others never arrive), the caller's own thread, no keepalive,
+chassis control is sent again, with new logins, up to nine times. Here `pyghmi.ipmi.private.session.Session` is subclassed and everything
+that touches those tables is replaced: a connected socket (answers of others never arrive), the caller's own thread, no keepalive,
 each packet sent when this module says so. The names used are private to pyghmi: the version is pinned, the contract tests notice.
 """
 
@@ -124,7 +124,7 @@ class IpmiPackets(pyghmi_session.Session):  # type: ignore[misc]  # pyghmi has n
         return None
 
     def _is_forgotten(self, deadline: Deadline) -> bool:
-        """Whether the BMC answers a question from outside of any session, while it leaves this one's unanswered; an answer that came now counts."""
+        """Whether the BMC answers a question from outside of any session, and not this session's. True too when that answer came now."""
         self._answers_strangers = False
         if self.socket is not None:
             with suppress(OSError):

@@ -25,11 +25,11 @@ WHOLE: Final = 0xFF
 LAST: Final = 0xFFFF
 RECORDS_LIMIT: Final = 2048
 RECORD_LIMIT: Final = HEADER + 255
-LOSSES_LIMIT: Final = 16
-CHUNKS: Final = (32, 16, 8)
+LOSSES_LIMIT: Final = 16  # of the reservation, in one reading of all records
+CHUNKS: Final = (32, 16, 8)  # bytes at a time, where a record cannot be had whole
 RESERVATION_LOST: Final = 0xC5
 CANNOT_RETURN: Final = frozenset({0xC7, 0xC8, 0xC9, 0xCA, 0xCC, 0xFF})
-GONE: Final = 0xCB
+GONE: Final = 0xCB  # no such record
 FULL, COMPACT, FRU_LOCATOR = 0x01, 0x02, 0x11
 BMC_ADDRESS: Final = 0x20
 
@@ -76,7 +76,10 @@ _LINEARISATIONS: Final[Mapping[int, Callable[[float], float]]] = {
 
 @dataclass(frozen=True, slots=True)
 class SensorRecord:
-    """A full or a compact record. `formula` None: no number, or one whose factors must be asked for at each reading (`non_linear`)."""
+    """A full or a compact record (IPMI 2.0, sections 43.1 and 43.2); numbers are the specification's.
+
+    `formula` None: no number, or one whose factors must be asked for at each reading (`non_linear`).
+    """
 
     name: str
     number: int
@@ -114,7 +117,10 @@ def repository_stamp(door: IpmiDoor) -> bytes | None:
 
 
 def read_records(door: IpmiDoor) -> tuple[SensorRecord | FruLocator, ...]:
-    """Every sensor and FRU that the BMC has a record of. Raises Unsupported where it has neither a repository nor device SDRs."""
+    """Every sensor and FRU that the BMC has a record of.
+
+    Raises Unsupported where it has neither a repository nor device SDRs, Busy when they change all the time, Malformed.
+    """
     try:
         raw = list(_Repository(door, RESERVE, GET_RECORD).records())
     except Unsupported:
@@ -230,7 +236,7 @@ def _mask(record: bytes, access: int) -> int:
 
 
 def _thresholds(record: bytes) -> bytes:
-    """A full record has them from upper non-recoverable down and from lower non-recoverable up; here as Get Sensor Thresholds gives them."""
+    """A full record has them from non-recoverable inwards, upper ones first; here they are in the order of Get Sensor Thresholds."""
     upper_nr, upper_c, upper_nc, lower_nr, lower_c, lower_nc = record[36:42]
     return bytes((lower_nc, lower_c, lower_nr, upper_nc, upper_c, upper_nr))
 

@@ -51,7 +51,7 @@ class IpmiSession(IpmiPackets):
     """
 
     def __init__(self, address: BmcAddress, credential: Credential, limits: Limits, privilege: str = "") -> None:
-        """`privilege`: another than that of `limits`."""
+        """`privilege`: another than that of `limits`. Raises Refused for what IPMI cannot carry, Unsupported where no suite is left."""
         privilege = privilege or limits.privilege
         check_limits(address, credential)
         check_kg(address, limits.ipmi_kg)

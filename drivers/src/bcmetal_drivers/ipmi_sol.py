@@ -27,7 +27,7 @@ SOL_PAYLOAD: Final = bytes((1, 1))  # payload type, instance
 ENCRYPTED_SIGNED: Final = bytes((0xC0, 0, 0, 0))
 SOL_ENABLE: Final = 1
 ALREADY_ACTIVE: Final = 0x80
-REASONS: Final[Mapping[int, type[DriverError]]] = {
+REASONS: Final[Mapping[int, type[DriverError]]] = {  # completion codes of Activate Payload
     0x81: Unsupported,
     0x82: Busy,
     0x83: Refused,
@@ -105,6 +105,7 @@ class SolConsole:
             left = left[self._send(left[: self._size], 0) :]
 
     def send_break(self) -> None:
+        """As a terminal's break key."""
         self._send(b"", SEND_BREAK)
 
     def close(self) -> None:

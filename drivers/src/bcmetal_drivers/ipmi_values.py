@@ -51,5 +51,6 @@ def check_limits(address: BmcAddress, credential: Credential) -> None:
 
 
 def check_kg(address: BmcAddress, kg: SecretStr | None) -> None:
+    """Raises Refused for a key that is empty or too long; None: the BMC has none."""
     if kg is not None and not 1 <= len(kg.get_secret_value().encode()) <= KG_LIMIT:
         raise Refused(f"{address}: a K_g has 1 to {KG_LIMIT} bytes")

@@ -159,6 +159,7 @@ def says_there_is_none(answer: Answer) -> bool:
 
 
 def retry_after_s(answer: Answer) -> float | None:
+    """From now, also where the BMC names a date; None where it says nothing that can be read."""
     value = answer.headers.get("Retry-After")
     if value is None:
         return None

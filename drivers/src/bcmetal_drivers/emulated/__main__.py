@@ -106,7 +106,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--control", type=_port, default=0, metavar="PORT", help="of the control endpoint; 0: any")
     parser.add_argument("--seed", type=int, default=0, help="another seed, other serial numbers and UUIDs (0)")
     parser.add_argument("--power-lag", type=_seconds, metavar="SECONDS", help="between a reset and its effect")
-    return parser  # fmt: skip
+    return parser
 
 
 def _count(text: str) -> int:

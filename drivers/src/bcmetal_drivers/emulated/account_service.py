@@ -1,4 +1,4 @@
-"""Routes to the accounts of a Redfish BMC and their rules. With `account_slots` they are fixed, as on iDRACs; without, they are made by POST."""
+"""Routes to the accounts of a Redfish BMC and their rules. With `account_slots` they are fixed, as on iDRACs; else a POST makes them."""
 
 from __future__ import annotations
 

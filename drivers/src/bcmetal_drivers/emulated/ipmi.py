@@ -107,9 +107,24 @@ class IpmiFront:
     def set(self, name: str, value: object) -> None:
         """Change a quirk while it runs.
 
-        `suites` (tuple of 17, 3, 16, 15, 2, 1, 0) · `kg` · `sdr_read_limit` (bytes) · `sol` (False: switched off) · `sol_stale` · `privilege` (of the rack's
-        account) · `ipmi_2` (False: it knows 1.5 only) · `ignores_suites` (silence) · `min_interval_s` (busy sooner) · `logins_fail_after_power_on` (so many) · `max_sessions` · `flags_lapse_s` (boot flags without parameter 3) · `parameter_3` (False:
-        refused) · `forgets_uefi` · `forgets_persistence` · `selectors` (number → BootDevice) · `tells_light` · `light_stays` · `password_bytes` (16: longer ones are cut) · `fru` ("checksum", "garbled", "absent") · `unknown_names` ("refused", "ignored").
+        suites: tuple of 17, 3, 16, 15, 2, 1, 0
+        kg: the BMC's second key
+        ipmi_2: False: it knows 1.5 only
+        ignores_suites: one that it does not take is met with silence
+        privilege: of the rack's account
+        unknown_names: "refused", or "ignored" as many BMCs do
+        password_bytes: 16: longer ones are cut
+        logins_fail_after_power_on: so many
+        max_sessions: that are open at once
+        min_interval_s: busy to what is asked sooner
+        sol: False: the console is switched off; sol_stale: somebody left one behind
+        sdr_read_limit: bytes that one reading of a record gives
+        flags_lapse_s: boot flags lapse after so long, unless parameter 3 says otherwise; parameter_3: False: it is refused
+        already_there_d5: True: 0xD5 to a chassis control that changes nothing
+        forgets_uefi, forgets_persistence: bits of the boot flags
+        selectors: number -> BootDevice
+        tells_light, light_stays: of the identify light
+        fru: "checksum", "garbled", "absent"
         """
         if name == "suites" and isinstance(value, tuple | list):
             self.commands.lan.use_suites(tuple(value))

@@ -25,7 +25,7 @@ NOTHING_ARMED: Final = BootOverride(BootDevice.NONE, once=False)
 
 
 class Body(Protocol):
-    """A machine that really runs and does what its record here says. All but `is_on` and `folder` are called with the record's lock held."""
+    """A machine that really runs and does what its record says. All but `is_on` and `folder` are called with the record's lock held."""
 
     @property
     def folder(self) -> Path:

@@ -136,6 +136,7 @@ class Rack:
         machine: Machine | None = None,
         **quirks: Any,
     ) -> EmulatedBmc:
+        """A BMC that speaks IPMI alone, with one machine that is off; see `add_redfish`. `quirks`: see `IpmiFront.set`."""
         if name in self.bmcs:
             return self._known(name, IPMI)
         setup = Setup(name, IPMI, len(self.bmcs), 1, username, False, 2, "supermicro", 0, host)
@@ -233,6 +234,7 @@ class Rack:
     # ------------------------------------------------------------ rules, counts
 
     def rule(self, rule: Rule) -> int:
+        """Holds from now on; its id, for `clear` and `fired`."""
         return self.rules.add(rule)
 
     def clear(self, rule_id: int | None = None) -> None:
@@ -256,7 +258,10 @@ class Rack:
     # ------------------------------------------------------------ for the fronts
 
     def fire(self, bmc: str, method: str, path: str) -> LiveRule | None:
-        """For IPMI: the first rule that applies, counted as fired, its effects on the machine done. A lock-out fires at the failure that reaches its number."""
+        """For IPMI: the first rule that applies, counted as fired, its effects on the machine done.
+
+        A lock-out fires at the failure that reaches its number.
+        """
         if method == FAILED_LOGIN:
             self._failures[bmc, path] += 1
             lock = self.rules.standing(bmc, "lock_after")
