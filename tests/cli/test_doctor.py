@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import shlex
 import socket
+from pathlib import Path
 
 import pytest
 
-from bcmetal.demo.site import Site
+from bcmetal.demo.images import Image, ImageServer
+from bcmetal.demo.iso import make_iso
+from bcmetal.demo.process import DaemonProcess
+from bcmetal.demo.site import POOL, TENANT, Site, install
+from bcmetal.install.configuration import client_profile
+from bcmetal.install.files import write_new
 from bcmetal_drivers.address import parse
-from bcmetal_drivers.emulated.rack import EmulatedBmc
-from cli.running import Run
+from bcmetal_drivers.emulated.rack import EmulatedBmc, Rack
+from cli.running import Ran, Run, invoke
 
 pytestmark = pytest.mark.slow
 
@@ -67,3 +73,37 @@ def test_another_certificate_than_the_one_given_is_not_proposed_for_enrolment(si
     assert told.code == 0
     assert "warning: the certificate is not trusted" in told.out
     assert "node enroll" not in told.out
+
+
+def test_a_login_with_a_credential_of_the_configuration_is_told_and_a_refused_one_fails(tmp_path: Path) -> None:
+    images = {name: Image(name, make_iso("BCMETAL", b"not booted")) for name in ("demo", "rescue")}
+    rack = Rack(seed=1)
+    good, other = (rack.add_redfish(name) for name in ("m1", "m2"))
+    by_ipmi = rack.add_ipmi("m3", password=good.password)
+    secret = tmp_path / "fleet.password"
+    secret.write_text(good.password.get_secret_value())
+    secret.chmod(0o600)
+    table = f'\n[credentials.fleet]\nusername = "{good.username}"\npassword = "file:{secret}"\nnetworks = ["bmc"]\n'
+    with rack, ImageServer(images) as server:
+        _, fingerprint = install(tmp_path, images, server)
+        config = tmp_path / "bcmetal.toml"
+        config.write_text(config.read_text() + table)
+        with DaemonProcess(config, tmp_path / "daemon.log") as daemon:
+            profile = tmp_path / "client.toml"
+            write_new(profile, client_profile(daemon.address, fingerprint, TENANT, POOL), private=False)
+
+            def doctor(address: str, *more: str) -> Ran:
+                return invoke("--profile", str(profile), "doctor", address, "--credential", "fleet", *more)
+
+            told, refused = (doctor(bare(bmc), "--fingerprint", bmc.fingerprint) for bmc in (good, other))
+            told_by_ipmi = doctor(by_ipmi.address)
+        log = daemon.log.read_text()
+    assert told.code == 0, told.err
+    assert "login with fleet: yes" in told.out
+    assert "claims   " in told.out
+    assert told_by_ipmi.code == 0, told_by_ipmi.out
+    assert "  lacks VirtualMedia: IPMI has none of it" in told_by_ipmi.out
+    assert f"next: bcmetal node enroll {bare(good)} --fingerprint {good.fingerprint} --credential fleet" in told.out
+    assert refused.code == 1
+    assert "login with fleet: no (bmc-credentials-rejected)" in refused.out
+    assert good.password.get_secret_value() not in told.out + told.err + refused.out + refused.err + log
