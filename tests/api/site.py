@@ -8,10 +8,10 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import Any, Final
 
 from sqlalchemy import Connection, text
 
@@ -29,9 +29,7 @@ from bcmetal.store.ids import new_id
 from bcmetal.store.values import Json, NodeRow
 from bcmetal.vault import Vault, VaultKey
 from in_process import Answered, answer_of
-
-P = ParamSpec("P")
-T = TypeVar("T")
+from on_store import OnStore
 
 TENANT: Final = "tenant-a"
 POOL: Final = "pool-a"
@@ -104,7 +102,7 @@ KEYS: Final = {
 
 
 @dataclass(slots=True)
-class Site:
+class Site(OnStore):
     folder: Path
     doc: dict[str, Any] = field(default_factory=lambda: json.loads(json.dumps(DOC)))
     keys: dict[str, str] = field(default_factory=dict)
@@ -155,15 +153,6 @@ class Site:
         self.shelf.close()
         self.run(self.store.close())
         self.loop.close()
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self.loop.run_until_complete(work)
-
-    def read(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return self.run(self.store.read(fn, *args, **kwargs))
-
-    def write(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return self.run(self.store.write(fn, *args, **kwargs))
 
     def new_id(self, prefix: str) -> str:
         return new_id(prefix, self.now(), os.urandom(10))

@@ -12,9 +12,9 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import Any, Final
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -40,9 +40,7 @@ from bcmetal.store.values import Identifier, NewBmc, NewNode, SetIdentifiers
 from bcmetal.vault import Vault, VaultKey
 from bcmetal_agent.wire import JOIN_PATH, RENEW_PATH, SECRETS_PATH, renewal_statement
 from in_process import Answered, answer_of
-
-P = ParamSpec("P")
-T = TypeVar("T")
+from on_store import OnStore
 
 OWNER: Final = "platform"
 POOL: Final = "metal"
@@ -129,7 +127,7 @@ def a_box(n: int = 1) -> Box:
 
 
 @dataclass(slots=True)
-class JoinSite:
+class JoinSite(OnStore):
     url: str
     doc: dict[str, Any] = field(default_factory=lambda: json.loads(json.dumps(DOC)))
     keys: dict[str, str] = field(default_factory=dict)
@@ -214,15 +212,6 @@ class JoinSite:
             self.shelf.close()
         self.run(self.store.close())
         self.loop.close()
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self.loop.run_until_complete(work)
-
-    def read(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return self.run(self.store.read(fn, *args, **kwargs))
-
-    def write(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return self.run(self.store.write(fn, *args, **kwargs))
 
     def new_id(self, prefix: str) -> str:
         return new_id(prefix, self.now(), os.urandom(10))

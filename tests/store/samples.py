@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
+from typing import Any, Final, Self
 
 from sqlalchemy import Connection, select, text
 
@@ -30,9 +30,7 @@ from bcmetal.store.values import (
     NewOperation,
     Sealed,
 )
-
-P = ParamSpec("P")
-T = TypeVar("T")
+from on_store import OnStore
 
 NOW: Final = Micros(1_900_000_000 * SECOND)
 STEPS: Final = ("look", "act", "see")
@@ -47,22 +45,13 @@ def fresh(prefix: str) -> str:
     return new_id(prefix, Micros(time.time_ns() // 1000), os.urandom(10))
 
 
-class Db:
+class Db(OnStore):
     """A store with its two seams called from plain code."""
 
     def __init__(self, url: str, **options: Any) -> None:
         self.url = url
         self.loop = asyncio.new_event_loop()
         self.store: OpenStore = open_store(url, **options)
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self.loop.run_until_complete(work)
-
-    def read(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return self.run(self.store.read(fn, *args, **kwargs))
-
-    def write(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return self.run(self.store.write(fn, *args, **kwargs))
 
     def rows(self, statement: str, **values: Any) -> list[tuple[Any, ...]]:
         return self.read(lambda c: [tuple(row) for row in c.execute(text(statement), values)])
