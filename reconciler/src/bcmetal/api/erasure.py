@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from typing import Any
 
 from bcmetal import models_records
@@ -26,17 +27,7 @@ from bcmetal.store.views import stamp
 @method("erasureRecords", models_records.ErasureRecordList, ErasureRecords, None, name="list")
 async def list_records(call: Call[models_records.ErasureRecordList]) -> Json:
     """Records of one tenant, newest first; also of nodes that were removed."""
-    asked = call.input
-    pools = _pools(call, asked.pool_id)
-    rows, cursor = await call.store.read(
-        erasure.list_page,
-        asked.tenant_id,
-        asked.limit,
-        asked.cursor,
-        pools=pools,
-        node=asked.node_id,
-        serial=asked.serial,
-    )
+    rows, cursor = await _page(call, None)
     return {"records": [_shown(row) for row in rows], "cursor": cursor}
 
 
@@ -53,20 +44,26 @@ async def get(call: Call[models_records.ErasureRecordGet]) -> Json:
 @method("erasureRecords", models_records.ErasureRecordExport, ErasureExport, None)
 async def export(call: Call[models_records.ErasureRecordExport]) -> Json:
     """Records as they were signed, newest first, with the public keys. `openssl dgst -sha256 -verify KEY.pem -signature SIG FILE` verifies one."""
+    rows, cursor = await _page(call, call.input.record_ids)
+    keys = await call.store.read(proof_keys.every)
+    return {"records": [_exported(row) for row in rows], "keys": [_key(row) for row in keys], "cursor": cursor}
+
+
+async def _page(
+    call: Call[models_records.ErasureRecordList] | Call[models_records.ErasureRecordExport],
+    records: Sequence[str] | None,
+) -> tuple[list[ErasureRow], str | None]:
     asked = call.input
-    pools = _pools(call, asked.pool_id)
-    rows, cursor = await call.store.read(
+    return await call.store.read(
         erasure.list_page,
         asked.tenant_id,
         asked.limit,
         asked.cursor,
-        pools=pools,
+        pools=_pools(call, asked.pool_id),
         node=asked.node_id,
         serial=asked.serial,
-        records=asked.record_ids,
+        records=records,
     )
-    keys = await call.store.read(proof_keys.every)
-    return {"records": [_exported(row) for row in rows], "keys": [_key(row) for row in keys], "cursor": cursor}
 
 
 def _exported(row: ErasureRow) -> dict[str, Any]:

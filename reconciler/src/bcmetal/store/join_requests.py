@@ -21,14 +21,13 @@ LIVE: Final = ("pending", "approved")
 
 
 @dataclass(frozen=True, slots=True)
-class RequestRow:
-    """`stored_state` is as it was written last; `state(now)` what it is. `claim`: what the machine says; `evidence`: what speaks for it."""
+class NewRequest:
+    """`claim`: what the machine says; `evidence`: what speaks for it."""
 
     request_id: str
     tenant_id: str
     pool_id: str
     token_id: str | None
-    stored_state: str
     attestor: str
     reason: str
     csr_sha256: str
@@ -39,10 +38,17 @@ class RequestRow:
     node_id: str | None
     ek_sha256: str | None
     address: str
+    expires_at: Micros
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRow(NewRequest):
+    """`stored_state` is as it was written last; `state(now)` what it is."""
+
+    stored_state: str
     attempts: int
     created_at: Micros
     last_seen_at: Micros
-    expires_at: Micros
     decided_by: str | None
     decided_at: Micros | None
     decision_reason: str | None
@@ -50,25 +56,6 @@ class RequestRow:
 
     def state(self, now: Micros) -> str:
         return "expired" if self.stored_state in LIVE and now >= self.expires_at else self.stored_state
-
-
-@dataclass(frozen=True, slots=True)
-class NewRequest:
-    request_id: str
-    tenant_id: str
-    pool_id: str
-    token_id: str | None
-    attestor: str
-    reason: str
-    csr_sha256: str
-    key_sha256: str
-    claim_sha256: str
-    claim: Json
-    evidence: Json
-    node_id: str | None
-    ek_sha256: str | None
-    address: str
-    expires_at: Micros
 
 
 _ADD: Final = insert(join_requests)

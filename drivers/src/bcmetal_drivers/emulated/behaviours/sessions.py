@@ -11,7 +11,6 @@ from bcmetal_drivers.emulated.replies import Reply
 
 LOGIN: Final = "/Sessions$"
 WITH_TOKEN: Final = When(equals={"auth": "session"})
-WITH_BASIC: Final = When(equals={"auth": "basic"})
 
 BEHAVIOURS: Final = (
     Behaviour(
