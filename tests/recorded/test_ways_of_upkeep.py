@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bcmetal_drivers.errors import Unsupported
-from bcmetal_drivers.resources import PowerAction, PowerState
+from bcmetal_drivers.resources import BootDevice, PowerAction, PowerState
 from recorded import trees
 from recorded.bench import bmc_of
 from recorded.trees import CHASSIS, SYSTEM, Docs, collection, link
@@ -134,3 +134,34 @@ def test_a_power_supply_that_tells_its_capacity_alone_is_there() -> None:
     ]
     with bmc_of(docs) as bmc:
         assert [psu["name"] for psu in bmc.inventory().psus] == ["PSU0"]
+
+
+# ---------------------------------------------------------------- boot
+
+
+def with_options(*offered: str) -> Docs:
+    docs = trees.bare()
+    options = {
+        "Boot0001": {"BootOptionReference": "Boot0001", "UefiDevicePath": "MAC(001B21000001,0x1)/IPv4(0.0.0.0)"},
+        "Boot0002": {"BootOptionReference": "Boot0002", "DisplayName": "UEFI: Virtual CDROM0 1.00"},
+    }
+    docs[SYSTEM]["Boot"] |= {
+        "BootSourceOverrideTarget@Redfish.AllowableValues": ["None", *offered],
+        "BootOptions": collection(docs, f"{SYSTEM}/BootOptions", options, "BootOption"),
+    }
+    return docs
+
+
+def test_where_only_an_option_can_be_named_for_the_next_boot_the_first_that_starts_the_device_is() -> None:
+    with bmc_of(with_options("UefiBootNext", "Pxe")) as bmc:
+        bmc.boot_once(BootDevice.CD)
+        assert (bmc.boot_override().device, bmc.boot_override().once) == (BootDevice.CD, True)
+        bmc.boot_once(BootDevice.PXE)
+        assert bmc.boot_override().device is BootDevice.PXE
+        with pytest.raises(Unsupported, match="cannot boot once from disk"):
+            bmc.boot_once(BootDevice.DISK)
+        bmc.boot_once(BootDevice.CD)
+        bmc.clear_boot_override()
+        assert bmc.boot_override().device is BootDevice.NONE
+    with bmc_of(with_options("UefiTarget")) as bmc, pytest.raises(Unsupported, match="cannot boot once from cd"):
+        bmc.boot_once(BootDevice.CD)

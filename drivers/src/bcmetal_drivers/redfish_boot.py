@@ -7,6 +7,7 @@ some makers refuse more; then all three, since others reset what is not named.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import sushy.exceptions
@@ -14,7 +15,7 @@ import sushy.exceptions
 from bcmetal_drivers import redfish_oem_boot
 from bcmetal_drivers.errors import MaybeSent, NotAsAsked, Refused, Unsupported
 from bcmetal_drivers.redfish_boot_mode import by_bios_setting
-from bcmetal_drivers.redfish_boot_order import put_first
+from bcmetal_drivers.redfish_boot_order import kinds, put_first
 from bcmetal_drivers.redfish_document import Doc, as_spelled, dig, link, text
 from bcmetal_drivers.redfish_maker import quirks_for
 from bcmetal_drivers.redfish_settings import settings_after, settings_of
@@ -23,6 +24,7 @@ from bcmetal_drivers.refusals import refusal
 from bcmetal_drivers.resources import BootDevice, BootMode, BootOverride
 
 TARGET, ENABLED, MODE = "BootSourceOverrideTarget", "BootSourceOverrideEnabled", "BootSourceOverrideMode"
+NEXT, BOOT_NEXT = "UefiBootNext", "BootNext"
 ALLOWED: Final = f"{TARGET}@Redfish.AllowableValues"
 SUPPORTED: Final = "BootSourceOverrideSupported"  # the same before Redfish 1.0
 WORDS: Final[Mapping[BootDevice, tuple[str, ...]]] = {
@@ -55,10 +57,10 @@ def boot_override(tree: Tree) -> BootOverride:
     system = tree.system()
     pending = _settings(tree, system)
     if pending is not None:
-        waits = override_of(pending[1])
+        waits = _told(tree, pending[1])
         if waits.device is not BootDevice.NONE:
             return waits
-    shown = override_of(system)
+    shown = _told(tree, system)
     if shown.device is BootDevice.NONE:
         if pending is not None:
             return waits
@@ -123,14 +125,14 @@ def _knows_continuous(boot: Any) -> bool:
 def _arm(tree: Tree, device: BootDevice, mode: BootMode | None, how: str) -> None:
     system = tree.system()
     path, doc = _settings(tree, system) or (tree.system_path(), system)
-    words = _words(tree, device, doc, system)
+    targets = _targets(tree, device, how, doc, system)
     if MODE not in (dig(doc, "Boot") or {}) and mode_of(system) is None:
-        ladder = [{TARGET: word, ENABLED: how} for word in words]
+        ladder = [{**target, ENABLED: how} for target in targets]
         _write(tree, path, ladder, lambda shown: shown.device is device and shown.once is (how == "Once"))
         return  # a BMC that knows no mode is told none
     ladder = []
-    for word in words:
-        few = {TARGET: word, ENABLED: how}
+    for target in targets:
+        few = {**target, ENABLED: how}
         if mode is not None and mode_of(system) is not mode:
             few[MODE] = MODE_WORDS[mode]
         every = {**few, MODE: MODE_WORDS[mode or mode_of(system) or BootMode.UEFI]}
@@ -214,7 +216,16 @@ def _may_be_the_form(error: Any) -> bool:
 
 
 def _shown(tree: Tree, path: str) -> BootOverride:
-    return override_of(tree.get(path))
+    return _told(tree, tree.get(path))
+
+
+def _told(tree: Tree, doc: Doc) -> BootOverride:
+    """With the device that the next boot's option starts, where the override names that in the place of a device."""
+    shown = override_of(doc)
+    if shown.device is BootDevice.OTHER and (text(doc, "Boot", TARGET) or "").lower() == NEXT.lower():
+        found = kinds(tree, tree.system()).get(text(doc, "Boot", BOOT_NEXT) or "")
+        return replace(shown, device=found or BootDevice.OTHER)
+    return shown
 
 
 def _settings(tree: Tree, system: Doc) -> tuple[str, dict[str, Any]] | None:
@@ -225,6 +236,20 @@ def _settings(tree: Tree, system: Doc) -> tuple[str, dict[str, Any]] | None:
 
 def _is_word(said: object) -> bool:
     return isinstance(said, str)
+
+
+def _targets(tree: Tree, device: BootDevice, how: str, *docs: Doc) -> tuple[dict[str, str], ...]:
+    """What names the device; where the BMC has no word for it, but for the next boot's option, the first option that starts it."""
+    try:
+        return tuple({TARGET: word} for word in _words(tree, device, *docs))
+    except Unsupported:
+        listed = (dig(doc, "Boot", ALLOWED) for doc in docs)
+        words = [one for found in listed if isinstance(found, list) for one in found if _is_word(one)]
+        spelled = as_spelled(NEXT, words)
+        option = next((ref for ref, kind in kinds(tree, docs[-1]).items() if kind is device), None)
+        if how != "Once" or spelled is None or option is None:
+            raise
+        return ({TARGET: spelled, BOOT_NEXT: option},)
 
 
 def _words(tree: Tree, device: BootDevice, *docs: Doc) -> tuple[str, ...]:

@@ -44,8 +44,8 @@ def put_first(tree: Tree, device: BootDevice) -> None:
     """All options of that kind come first, each keeping its place among the others; read back. Raises Unsupported where none is."""
     system = tree.system()
     now = _order(system)
-    kinds = _kinds(tree, system)
-    first = [name for name in now if kinds.get(name) is device]
+    found = kinds(tree, system)
+    first = [name for name in now if found.get(name) is device]
     if not first:
         raise Unsupported(
             f"{tree.address}: the BMC knows no lasting boot override, and no boot option for {device.value}"
@@ -78,7 +78,7 @@ def kind_of(option: Doc) -> BootDevice | None:
     return next((device for pattern, device in NAMES if pattern.search(name)), None)
 
 
-def _kinds(tree: Tree, system: Doc) -> dict[str, BootDevice]:
+def kinds(tree: Tree, system: Doc) -> dict[str, BootDevice]:
     """By the reference that the boot order names (`BootOptionReference`)."""
     found: dict[str, BootDevice] = {}
     for _, option in tree.documents(link(system, "Boot", "BootOptions")):

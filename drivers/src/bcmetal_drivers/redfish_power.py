@@ -28,7 +28,7 @@ RESETS: Final[Mapping[PowerAction, tuple[str, ...]]] = {
     PowerAction.CYCLE: ("ForceRestart", "PowerCycle"),
     PowerAction.NMI: ("Nmi",),
     PowerAction.SOFT_RESTART: ("GracefulRestart",),
-    PowerAction.POWER_CYCLE: ("PowerCycle", "FullPowerCycle"),
+    PowerAction.POWER_CYCLE: ("PowerCycle", "FullPowerCycle", "ForcePowerCycle"),
     PowerAction.PUSH_BUTTON: ("PushPowerButton",),
 }
 GOALS: Final[Mapping[PowerAction, tuple[PowerState, ...]]] = {
