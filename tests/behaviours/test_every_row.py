@@ -123,6 +123,7 @@ KINDS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
             "power-absent",
             "power-never-told",
         ),
+        "a state of passage that does not pass": ("powering-on-until-told", "powering-on-for-ever"),
         "already there": ("already-there-409", "already-there-400"),
         "an On that is refused or does nothing": ("on-refused-after-off", "on-does-nothing-twice", "on-does-nothing"),
         "resets that are ignored or not offered": (

@@ -17,6 +17,7 @@ SOON_S = 0.25  # most BMCs are there at once; the others are asked less and less
 POLL_S = 2.0
 UNKNOWN_POLL_S = 10.0
 ASK_AGAIN_S = 30.0  # BMCs lag by up to a minute, and some drop an On that follows an Off too soon
+STUCK_S = 120.0  # after which a state of passage is none: some BMCs show PoweringOn until they are told something
 POWER_PATIENCE_S = 300.0
 UNTOLD_PATIENCE_S = 900.0
 UNSEEN_S = 120.0  # the daemon was away, or the machine held: what it saw before says nothing of now
@@ -51,11 +52,16 @@ async def _ask_for_power(m: Machine, power: PowerState, present: PowerState, act
     if m.memo.get("untold_at") is not None:
         m.remember(untold_at=None, untold_seen_at=None)
     waited = m.since_s(f"{word}_first_at")
+    if waited is None and power is not present:  # on its way already, or it only looks so
+        m.remember(**{f"{word}_first_at": m.now})
     if waited is not None and waited > POWER_PATIENCE_S:
         m.remember(**{f"{word}_first_at": None, f"{word}_asked_at": None})
-        return Failed("power-not-reached", f"asked to power {word} {waited:.0f} s ago, and the BMC still shows {power}")
+        return Failed(
+            "power-not-reached", f"waited {waited:.0f} s for it to power {word}, and the BMC still shows {power}"
+        )
     asked = m.since_s(f"{word}_asked_at")
-    if power is present and (asked is None or asked >= ASK_AGAIN_S):
+    stuck = power is not present and waited is not None and waited > STUCK_S
+    if (power is present or stuck) and (asked is None or asked >= ASK_AGAIN_S):
         if action is PowerAction.ON:
             wait_s = await m.power_slot_wait_s()
             if wait_s > 0:

@@ -47,6 +47,21 @@ BEHAVIOURS: Final = (
         overlay={SYSTEM.removesuffix("$"): {"PowerState": None}},
     ),
     Behaviour(
+        name="powering-on-until-told",
+        about="A machine that was started by hand shows PoweringOn until it is reset.",
+        rules=(
+            Rule(
+                method="GET", path=SYSTEM, when=When(equals={"power": "on"}, lacks=("since/ComputerSystem.Reset",)),
+                answer=Reply(merge={"PowerState": "PoweringOn"}),
+            ),
+        ),
+    ),
+    Behaviour(
+        name="powering-on-for-ever",
+        about="A machine that is on shows PoweringOn, and nothing else.",
+        rules=(Rule(method="GET", path=SYSTEM, when=When(equals={"power": "on"}), answer=Reply(merge={"PowerState": "PoweringOn"})),),
+    ),
+    Behaviour(
         name="power-read-fails",
         about="Twelve times, every third look at the system is answered 500.",
         rules=(Rule(method="GET", path=SYSTEM, every=3, times=12, answer=Reply(status=500, code="Base.1.8.InternalError", message="Try later.")),),
