@@ -176,9 +176,13 @@ def _simple(look: Look) -> Iterator[Drive]:
             model, capacity = said(device, "Model"), count(device, "CapacityBytes")
             if (model or capacity) and not is_absent(device) and not VIRTUAL.search(model or ""):
                 yield Drive(
-                    "", model, capacity, path=f"{path}#/Devices/{n}", health=health(device),
+                    "",
+                    model,
+                    capacity,
+                    path=f"{path}#/Devices/{n}",
+                    health=health(device),
                     manufacturer=said(device, "Manufacturer"),
-                )  # fmt: skip
+                )
 
 
 # ---------------------------------------------------------------- one drive

@@ -231,7 +231,14 @@ def _is_there(doc: Doc) -> bool:
 def _expanded(tree: Tree, path: str) -> list[dict[str, Any]]:
     """All members in one answer; none where the BMC cannot do that."""
     can = dig(tree.root(), "ProtocolFeaturesSupported", "ExpandQuery")
-    query = next((f"$expand={sign}($levels=1)" for word, sign in (("NoLinks", "."), ("ExpandAll", "*")) if dig(can, word) is True), None)  # fmt: skip
+    query = next(
+        (
+            f"$expand={sign}($levels=1)"
+            for word, sign in (("NoLinks", "."), ("ExpandAll", "*"))
+            if dig(can, word) is True
+        ),
+        None,
+    )
     if query is None:
         return []
     with tolerated(Refused, Unsupported, Malformed, ServerFault):

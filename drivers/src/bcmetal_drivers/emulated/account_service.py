@@ -27,10 +27,15 @@ POLICY: Final = {  # property -> the setting of this BMC that it shows and chang
 def show_service(inside: Interior, call: Call) -> Answer:
     rules = {name: int(getattr(inside.quirks, setting) or 0) for name, setting in POLICY.items()}
     return resource(
-        SERVICE, "AccountService.v1_15_0", "Account Service",
-        ServiceEnabled=True, Accounts=link(ACCOUNTS), Roles=link(f"{SERVICE}/Roles"),
-        **directories_shown(inside.outlets), **rules,
-    )  # fmt: skip
+        SERVICE,
+        "AccountService.v1_15_0",
+        "Account Service",
+        ServiceEnabled=True,
+        Accounts=link(ACCOUNTS),
+        Roles=link(f"{SERVICE}/Roles"),
+        **directories_shown(inside.outlets),
+        **rules,
+    )
 
 
 def change_service(inside: Interior, call: Call) -> Answer:
@@ -65,11 +70,19 @@ def list_accounts(inside: Interior, call: Call) -> Answer:
 def show_account(inside: Interior, call: Call, slot: str) -> Answer:
     account = _in_slot(inside, slot)
     return resource(
-        f"{ACCOUNTS}/{slot}", "ManagerAccount.v1_12_0", "User Account",
-        UserName=account.username, Password=None, RoleId=account.role, Enabled=account.enabled,
-        Locked=inside.accounts.locked(account.username), PasswordChangeRequired=account.must_change,
-        PasswordExpiration=account.expires, Keys=link(f"{ACCOUNTS}/{slot}/Keys"), Links={"Role": link(f"{SERVICE}/Roles/{account.role}")},
-    )  # fmt: skip
+        f"{ACCOUNTS}/{slot}",
+        "ManagerAccount.v1_12_0",
+        "User Account",
+        UserName=account.username,
+        Password=None,
+        RoleId=account.role,
+        Enabled=account.enabled,
+        Locked=inside.accounts.locked(account.username),
+        PasswordChangeRequired=account.must_change,
+        PasswordExpiration=account.expires,
+        Keys=link(f"{ACCOUNTS}/{slot}/Keys"),
+        Links={"Role": link(f"{SERVICE}/Roles/{account.role}")},
+    )
 
 
 def list_keys(inside: Interior, call: Call, slot: str) -> Answer:

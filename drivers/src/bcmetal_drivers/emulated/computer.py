@@ -151,9 +151,14 @@ def show_boot_option(inside: Interior, call: Call, system: str, name: str) -> An
         raise not_found(path)
     title, device_path = DESCRIBED[OPTIONS[name]]
     return resource(
-        path, "BootOption.v1_0_6", "Boot Option",
-        BootOptionReference=name, DisplayName=title, UefiDevicePath=device_path, BootOptionEnabled=True,
-    )  # fmt: skip
+        path,
+        "BootOption.v1_0_6",
+        "Boot Option",
+        BootOptionReference=name,
+        DisplayName=title,
+        UefiDevicePath=device_path,
+        BootOptionEnabled=True,
+    )
 
 
 def _ordered(wanted: object) -> list[str]:
@@ -199,12 +204,13 @@ def _boot(machine: Machine, quirks: Quirks) -> dict[str, Any]:
         words[BootDevice.DISK] = "Hdd"
     if armed.device is BootDevice.CD:
         words[BootDevice.CD] = "Cd" if quirks.cd_name == "absent" else quirks.cd_name
+    lasting = "Once" if armed.once else "Continuous"
     boot: dict[str, Any] = {
-        "BootSourceOverrideEnabled": "Disabled" if armed.device is BootDevice.NONE else "Once" if armed.once else "Continuous",
+        "BootSourceOverrideEnabled": "Disabled" if armed.device is BootDevice.NONE else lasting,
         "BootSourceOverrideTarget": words[armed.device],
         "BootSourceOverrideTarget@Redfish.AllowableValues": list(targets),
         "BootSourceOverrideEnabled@Redfish.AllowableValues": _enabled(quirks),
-    }  # fmt: skip
+    }
     if quirks.boot_order != "none":
         boot["BootOrder"] = list(machine.board.boot_order)
         boot["BootOptions"] = link(f"{ROOT}/Systems/{machine.hardware.system_id}/BootOptions")

@@ -90,9 +90,13 @@ def update_service(inside: Interior, call: Call) -> Answer:
     if inside.quirks.update_largest is not None:
         more["MaxImageSizeBytes"] = inside.quirks.update_largest
     return resource(
-        SERVICE, "UpdateService.v1_11_0", "Update Service",
-        ServiceEnabled=True, FirmwareInventory=link(INVENTORY), **more,
-    )  # fmt: skip
+        SERVICE,
+        "UpdateService.v1_11_0",
+        "Update Service",
+        ServiceEnabled=True,
+        FirmwareInventory=link(INVENTORY),
+        **more,
+    )
 
 
 def change_update_service(inside: Interior, call: Call) -> Answer:

@@ -109,11 +109,22 @@ class RedfishFront:
             OneChassis(),
         )
         self._inside = Interior(
-            name, host, maker, machines, self.quirks, self.accounts, self._sessions, self.tasks, drivers,
-            {"BMC": maker.firmware, "BIOS": "2.14.1", "NIC.1": "22.36.10.10"}, [],
-            lambda seconds, flaps: self._levers.restart(seconds, flaps), rack.clock, self.upkeep,
+            name,
+            host,
+            maker,
+            machines,
+            self.quirks,
+            self.accounts,
+            self._sessions,
+            self.tasks,
+            drivers,
+            {"BMC": maker.firmware, "BIOS": "2.14.1", "NIC.1": "22.36.10.10"},
+            [],
+            lambda seconds, flaps: self._levers.restart(seconds, flaps),
+            rack.clock,
+            self.upkeep,
             lambda username, password: rack.password_changed(name, username, password),
-        )  # fmt: skip
+        )
         self._levers = FrontLevers(self._inside, self.notes)
         self.host_side = HostSide(self._inside)
         for machine in machines.values():

@@ -21,8 +21,13 @@ def list_services(inside: Interior, call: Call) -> Answer:
 
 def show_audit(inside: Interior, call: Call) -> Answer:
     return resource(
-        AUDIT, "LogService.v1_7_0", "Audit Log", ServiceEnabled=True, Entries=link(f"{AUDIT}/Entries"), LogEntryType="Event"
-    )  # fmt: skip
+        AUDIT,
+        "LogService.v1_7_0",
+        "Audit Log",
+        ServiceEnabled=True,
+        Entries=link(f"{AUDIT}/Entries"),
+        LogEntryType="Event",
+    )
 
 
 def show_audit_entries(inside: Interior, call: Call) -> Answer:
@@ -31,10 +36,15 @@ def show_audit_entries(inside: Interior, call: Call) -> Answer:
 
 def show_sel(inside: Interior, call: Call) -> Answer:
     return resource(
-        SEL, "LogService.v1_7_0", "System Event Log",
-        ServiceEnabled=True, LogEntryType="SEL", OverWritePolicy="WrapsWhenFull", Entries=link(ENTRIES),
+        SEL,
+        "LogService.v1_7_0",
+        "System Event Log",
+        ServiceEnabled=True,
+        LogEntryType="SEL",
+        OverWritePolicy="WrapsWhenFull",
+        Entries=link(ENTRIES),
         Actions={"#LogService.ClearLog": {"target": f"{SEL}/Actions/LogService.ClearLog"}},
-    )  # fmt: skip
+    )
 
 
 def list_entries(inside: Interior, call: Call) -> Answer:
@@ -65,9 +75,14 @@ def clear(inside: Interior, call: Call) -> Answer:
 
 def _entry(entry: Entry) -> dict[str, Any]:
     doc: dict[str, Any] = resource(
-        f"{ENTRIES}/{entry.number}", "LogEntry.v1_16_0", f"Log Entry {entry.number}",
-        EntryType="SEL", Created=entry.at, Severity=entry.severity, Message=entry.message,
-    ).doc  # fmt: skip
+        f"{ENTRIES}/{entry.number}",
+        "LogEntry.v1_16_0",
+        f"Log Entry {entry.number}",
+        EntryType="SEL",
+        Created=entry.at,
+        Severity=entry.severity,
+        Message=entry.message,
+    ).doc
     return doc | ({"SensorType": entry.sensor} if entry.sensor else {})
 
 

@@ -77,12 +77,18 @@ def show_interface(inside: Interior, call: Call, name: str) -> Answer:
     if name != "1":
         raise not_found(f"{INTERFACES}/{name}")
     return resource(
-        f"{INTERFACES}/1", "HostInterface.v1_3_0", "Host Interface",
-        HostInterfaceType="NetworkHostInterface", InterfaceEnabled=inside.upkeep.interface, ExternallyAccessible=False,
+        f"{INTERFACES}/1",
+        "HostInterface.v1_3_0",
+        "Host Interface",
+        HostInterfaceType="NetworkHostInterface",
+        InterfaceEnabled=inside.upkeep.interface,
+        ExternallyAccessible=False,
         CredentialBootstrapping={
-            "Enabled": inside.upkeep.bootstrap, "EnableAfterReset": inside.upkeep.bootstrap, "RoleId": "Administrator",
+            "Enabled": inside.upkeep.bootstrap,
+            "EnableAfterReset": inside.upkeep.bootstrap,
+            "RoleId": "Administrator",
         },
-    )  # fmt: skip
+    )
 
 
 def change_interface(inside: Interior, call: Call, name: str) -> Answer:

@@ -38,9 +38,14 @@ def show_events(inside: Interior, call: Call) -> Answer:
     test = {"#EventService.SubmitTestEvent": {"target": f"{EVENTS}/Actions/EventService.SubmitTestEvent"}}
     stream = {"ServerSentEventUri": f"{EVENTS}/SSE"} if inside.quirks.events_stream else {}
     return resource(
-        EVENTS, "EventService.v1_10_0", "Event Service",
-        ServiceEnabled=True, Subscriptions=link(SUBSCRIPTIONS), Actions=test, **stream,
-    )  # fmt: skip
+        EVENTS,
+        "EventService.v1_10_0",
+        "Event Service",
+        ServiceEnabled=True,
+        Subscriptions=link(SUBSCRIPTIONS),
+        Actions=test,
+        **stream,
+    )
 
 
 def list_subscriptions(inside: Interior, call: Call) -> Answer:
@@ -53,9 +58,13 @@ def show_subscription(inside: Interior, call: Call, name: str) -> Answer:
     if destination is None:
         raise not_found(f"{SUBSCRIPTIONS}/{name}")
     return resource(
-        f"{SUBSCRIPTIONS}/{name}", "EventDestination.v1_13_1", "Event Destination",
-        Destination=destination, Protocol="Redfish", SubscriptionType="RedfishEvent",
-    )  # fmt: skip
+        f"{SUBSCRIPTIONS}/{name}",
+        "EventDestination.v1_13_1",
+        "Event Destination",
+        Destination=destination,
+        Protocol="Redfish",
+        SubscriptionType="RedfishEvent",
+    )
 
 
 def subscribe(inside: Interior, call: Call) -> Answer:

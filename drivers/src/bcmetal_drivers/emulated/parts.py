@@ -29,11 +29,20 @@ def show_processor(inside: Interior, call: Call, system: str, number: str) -> An
         raise not_found(path)
     hardware = machine.hardware
     return resource(
-        path, "Processor.v1_18_0", f"CPU {number}",
-        ProcessorType="CPU", ProcessorArchitecture="x86", InstructionSet="x86-64", Socket=f"CPU.{number}",
-        Manufacturer=hardware.cpu_maker, Model=hardware.cpu_model, TotalCores=hardware.cores,
-        TotalThreads=hardware.threads_per_core * hardware.cores, MaxSpeedMHz=3500, Status=HEALTHY,
-    )  # fmt: skip
+        path,
+        "Processor.v1_18_0",
+        f"CPU {number}",
+        ProcessorType="CPU",
+        ProcessorArchitecture="x86",
+        InstructionSet="x86-64",
+        Socket=f"CPU.{number}",
+        Manufacturer=hardware.cpu_maker,
+        Model=hardware.cpu_model,
+        TotalCores=hardware.cores,
+        TotalThreads=hardware.threads_per_core * hardware.cores,
+        MaxSpeedMHz=3500,
+        Status=HEALTHY,
+    )
 
 
 def list_memory(inside: Interior, call: Call, system: str) -> Answer:
@@ -47,10 +56,17 @@ def show_memory(inside: Interior, call: Call, system: str, number: str) -> Answe
     if not 1 <= int(number) <= _dimms(machine):
         raise not_found(path)
     return resource(
-        path, "Memory.v1_17_0", f"DIMM {number}",
-        CapacityMiB=machine.hardware.dimm_mib, MemoryDeviceType="DDR4", OperatingSpeedMhz=3200, Manufacturer="Samsung",
-        PartNumber="M393A4K40EB3-CWE", SerialNumber=f"{machine.serial}{number}", Status=HEALTHY,
-    )  # fmt: skip
+        path,
+        "Memory.v1_17_0",
+        f"DIMM {number}",
+        CapacityMiB=machine.hardware.dimm_mib,
+        MemoryDeviceType="DDR4",
+        OperatingSpeedMhz=3200,
+        Manufacturer="Samsung",
+        PartNumber="M393A4K40EB3-CWE",
+        SerialNumber=f"{machine.serial}{number}",
+        Status=HEALTHY,
+    )
 
 
 def _shows_nothing(inside: Interior, machine: Machine) -> bool:
@@ -69,12 +85,20 @@ def show_chassis(inside: Interior, call: Call) -> Answer:
     hardware = next(iter(inside.machines.values())).hardware
     systems = [link(f"{ROOT}/Systems/{system}") for system in inside.machines]
     return resource(
-        f"{ROOT}/Chassis/1", "Chassis.v1_23_0", "Chassis",
-        ChassisType="RackMount", Manufacturer=hardware.manufacturer, Model=hardware.model, SerialNumber=hardware.serial,
-        SKU=hardware.sku, PartNumber=hardware.part_number, PowerState="On", Status=HEALTHY,
+        f"{ROOT}/Chassis/1",
+        "Chassis.v1_23_0",
+        "Chassis",
+        ChassisType="RackMount",
+        Manufacturer=hardware.manufacturer,
+        Model=hardware.model,
+        SerialNumber=hardware.serial,
+        SKU=hardware.sku,
+        PartNumber=hardware.part_number,
+        PowerState="On",
+        Status=HEALTHY,
         Links={"ComputerSystems": systems, "ManagedBy": [link(f"{ROOT}/Managers/bmc")]},
         **sensor_routes.links(inside),
-    )  # fmt: skip
+    )
 
 
 ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (

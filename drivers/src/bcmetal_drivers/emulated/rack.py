@@ -117,9 +117,19 @@ class Rack:
         names = tuple(behaviours)
         given = setup_of(names)
         setup = Setup(
-            name, REDFISH, len(self.bmcs), systems or given.get("systems", 1), username, tls, drives,
-            maker or given.get("maker", "generic"), 0, host or given.get("host", ""), reach, given.get("certificate", ""),
-        )  # fmt: skip
+            name,
+            REDFISH,
+            len(self.bmcs),
+            systems or given.get("systems", 1),
+            username,
+            tls,
+            drives,
+            maker or given.get("maker", "generic"),
+            0,
+            host or given.get("host", ""),
+            reach,
+            given.get("certificate", ""),
+        )
         bmc = self._build(setup, password or SecretStr(secrets.token_urlsafe(12)), machine, source)
         bmc.behave(*names)
         bmc.set(**quirks)
@@ -185,10 +195,20 @@ class Rack:
 
             return IpmiFront(bmc, self)
         return RedfishFront(
-            bmc.name, bmc.host, bmc.setup.port, bmc.certificate, maker, bmc.by_system, bmc.username, bmc.password, self,
-            (ipaddress.ip_network(bmc.setup.reach),) if bmc.setup.reach else LOOPBACK, source,
-            old_tls=bmc.setup.certificate == "old-tls", listen=self._hall.listener if self._hall else serve.Listener,
-        )  # fmt: skip
+            bmc.name,
+            bmc.host,
+            bmc.setup.port,
+            bmc.certificate,
+            maker,
+            bmc.by_system,
+            bmc.username,
+            bmc.password,
+            self,
+            (ipaddress.ip_network(bmc.setup.reach),) if bmc.setup.reach else LOOPBACK,
+            source,
+            old_tls=bmc.setup.certificate == "old-tls",
+            listen=self._hall.listener if self._hall else serve.Listener,
+        )
 
     def _added(self, bmc: EmulatedBmc) -> EmulatedBmc:
         with self._lock:

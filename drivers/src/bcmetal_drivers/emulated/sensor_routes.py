@@ -78,9 +78,14 @@ def show_sensor(inside: Interior, call: Call, name: str) -> Answer:
 
 def _sensor(inside: Interior, probe: Probe) -> dict[str, Any]:
     doc: dict[str, Any] = resource(
-        f"{CHASSIS}/Sensors/{probe.id}", "Sensor.v1_8_0", probe.name,
-        ReadingType=probe.kind, ReadingUnits=probe.unit, Reading=_value(inside, probe), Status=_status(inside, probe),
-    ).doc  # fmt: skip
+        f"{CHASSIS}/Sensors/{probe.id}",
+        "Sensor.v1_8_0",
+        probe.name,
+        ReadingType=probe.kind,
+        ReadingUnits=probe.unit,
+        Reading=_value(inside, probe),
+        Status=_status(inside, probe),
+    ).doc
     if probe.upper is not None:
         caution, critical = probe.upper
         doc["Thresholds"] = {"UpperCaution": {"Reading": caution}, "UpperCritical": {"Reading": critical}}

@@ -22,9 +22,13 @@ SESSIONS: Final = f"{ROOT}/SessionService/Sessions"
 def session_service(inside: Interior, call: Call) -> Answer:
     timeout = int(inside.quirks.session_timeout_s)
     return resource(
-        f"{ROOT}/SessionService", "SessionService.v1_1_9", "Session Service",
-        ServiceEnabled=True, SessionTimeout=timeout, Sessions=link(SESSIONS),
-    )  # fmt: skip
+        f"{ROOT}/SessionService",
+        "SessionService.v1_1_9",
+        "Session Service",
+        ServiceEnabled=True,
+        SessionTimeout=timeout,
+        Sessions=link(SESSIONS),
+    )
 
 
 def list_sessions(inside: Interior, call: Call) -> Answer:
@@ -123,9 +127,14 @@ def show_manager_nic(inside: Interior, call: Call) -> Answer:
     mac = f"{first[:-2]}{int(first[-2:], 16) ^ 0x80:02x}"
     address = {"Address": inside.host, "SubnetMask": "255.0.0.0", "AddressOrigin": "Static"}
     return resource(
-        f"{ROOT}/Managers/{MANAGER}/EthernetInterfaces/1", "EthernetInterface.v1_9_0", "Manager NIC",
-        MACAddress=mac, PermanentMACAddress=mac, IPv4Addresses=[address], HostName=inside.name,
-    )  # fmt: skip
+        f"{ROOT}/Managers/{MANAGER}/EthernetInterfaces/1",
+        "EthernetInterface.v1_9_0",
+        "Manager NIC",
+        MACAddress=mac,
+        PermanentMACAddress=mac,
+        IPv4Addresses=[address],
+        HostName=inside.name,
+    )
 
 
 ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (

@@ -32,10 +32,12 @@ def show_storage(inside: Interior, call: Call, system: str, controller: str) -> 
     drives = [link(f"{path}/Drives/{serial}") for serial in serials]
     inner = {"MemberId": "0", "Name": "RAID controller", "SupportedRAIDTypes": list(inside.quirks.raid_kinds)}
     return resource(
-        path, "Storage.v1_15_0", "Storage controller",
+        path,
+        "Storage.v1_15_0",
+        "Storage controller",
         **{"Drives": drives, "Drives@odata.count": len(drives), "Volumes": link(f"{path}/Volumes"), "Status": HEALTHY},
         StorageControllers=[inner],
-    )  # fmt: skip
+    )
 
 
 def show_drive(inside: Interior, call: Call, system: str, controller: str, serial: str) -> Answer:
@@ -55,10 +57,18 @@ def show_drive(inside: Interior, call: Call, system: str, controller: str, seria
     if drive.wwn:
         more["Identifiers"] = [{"DurableNameFormat": "NAA", "DurableName": drive.wwn}]
     return resource(
-        path, "Drive.v1_18_0", f"Drive {serial}",
-        SerialNumber=drive.serial, Model=drive.model, Manufacturer=drive.manufacturer, MediaType=drive.media,
-        Protocol=drive.protocol, CapacityBytes=drive.capacity_bytes, Status=HEALTHY, **more,
-    )  # fmt: skip
+        path,
+        "Drive.v1_18_0",
+        f"Drive {serial}",
+        SerialNumber=drive.serial,
+        Model=drive.model,
+        Manufacturer=drive.manufacturer,
+        MediaType=drive.media,
+        Protocol=drive.protocol,
+        CapacityBytes=drive.capacity_bytes,
+        Status=HEALTHY,
+        **more,
+    )
 
 
 def _erase_action(inside: Interior, path: str) -> dict[str, Any]:

@@ -82,7 +82,9 @@ def show_capabilities(inside: Interior, call: Call, system: str, controller: str
     if not inside.quirks.volume_capabilities:
         raise not_found(path)
     return resource(
-        path, "Volume.v1_9_0", "Capabilities",
+        path,
+        "Volume.v1_9_0",
+        "Capabilities",
         **{
             "RAIDType@Redfish.RequiredOnCreate": True,
             "RAIDType@Redfish.AllowableValues": list(inside.quirks.raid_kinds),
@@ -90,7 +92,7 @@ def show_capabilities(inside: Interior, call: Call, system: str, controller: str
             "CapacityBytes@Redfish.OptionalOnCreate": True,
             "Links": {"Drives@Redfish.RequiredOnCreate": True},
         },
-    )  # fmt: skip
+    )
 
 
 def show_volume(inside: Interior, call: Call, system: str, controller: str, name: str) -> Answer:
@@ -103,16 +105,26 @@ def show_volume(inside: Interior, call: Call, system: str, controller: str, name
             kind = {"VolumeType": next(word for word, raid in OLD.items() if raid == volume.raid)}
         drives = [link(drive_path(system, controller, serial)) for serial in volume.drives]
         return resource(
-            path, "Volume.v1_9_0", volume.name,
-            CapacityBytes=volume.capacity_bytes, Links={"Drives": drives}, Status=HEALTHY, **kind,
-        )  # fmt: skip
+            path,
+            "Volume.v1_9_0",
+            volume.name,
+            CapacityBytes=volume.capacity_bytes,
+            Links={"Drives": drives},
+            Status=HEALTHY,
+            **kind,
+        )
     if name not in serials or holding(machine, name) is not None or machine.drives[name].says_erased:
         raise not_found(path)
     return resource(
-        path, "Volume.v1_9_0", f"Volume on {name}",
-        RAIDType="RAID0", VolumeType="RawDevice", CapacityBytes=machine.drives[name].capacity_bytes,
-        Links={"Drives": [link(drive_path(system, controller, name))]}, Status=HEALTHY,
-    )  # fmt: skip
+        path,
+        "Volume.v1_9_0",
+        f"Volume on {name}",
+        RAIDType="RAID0",
+        VolumeType="RawDevice",
+        CapacityBytes=machine.drives[name].capacity_bytes,
+        Links={"Drives": [link(drive_path(system, controller, name))]},
+        Status=HEALTHY,
+    )
 
 
 def create_volume(inside: Interior, call: Call, system: str, controller: str) -> Answer:

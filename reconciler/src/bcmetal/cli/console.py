@@ -35,7 +35,9 @@ Examples:
 )
 @node_argument
 @click.option("--ways", is_flag=True, help="Open nothing: say by which ways a person gets to the console.")
-@click.option("--raw", is_flag=True, help="Hand the machine's escape sequences to this terminal, such as colours and menus need.")  # fmt: skip
+@click.option(
+    "--raw", is_flag=True, help="Hand the machine's escape sequences to this terminal, such as colours and menus need."
+)
 @last_option
 @shared_options
 @with_session
