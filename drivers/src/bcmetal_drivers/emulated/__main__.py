@@ -3,7 +3,7 @@
     --state ./rack --redfish 12 --ipmi 4              BMCs that are the same after a restart
     --machines 1000 --behaviours supermicro,flaky     a thousand of them from this process
     --behaviours help                                 what they can be made to do
-    --tree some-bmc.tar.xz                            a service tree that was recorded from a BMC, as a BMC; may be repeated
+    --tree some-bmc.tar.xz --behaviours flaky         a service tree that was recorded from a BMC, as a BMC; may be repeated
 
 When all is up, one line of JSON on standard output says where: `bmcs` with the file of each one's password, `control` with its token's.
 """
@@ -13,12 +13,13 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import re
 import resource
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
@@ -26,11 +27,12 @@ from typing import Any, Final
 from bcmetal_drivers.emulated import lacking
 
 try:
-    from bcmetal_drivers.emulated import recorded_process
     from bcmetal_drivers.emulated.behaviours import chosen, described, for_protocol
     from bcmetal_drivers.emulated.bmc import IPMI, REDFISH
     from bcmetal_drivers.emulated.control import Control, bmc_document, write_private
     from bcmetal_drivers.emulated.rack import Rack
+    from bcmetal_drivers.emulated.recorded import NoRecording, RecordedTree
+    from bcmetal_drivers.emulated.recorded_source import RecordedSource, machine_of
 except ModuleNotFoundError as e:
     if (e.name or "").startswith("bcmetal_drivers"):
         raise
@@ -38,6 +40,7 @@ except ModuleNotFoundError as e:
     sys.exit(2)
 
 ENDING: Final = {signal.SIGINT, signal.SIGTERM}
+UNNAMED: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 MANY: Final = 32  # from so many on they share their threads
 
 
@@ -48,7 +51,10 @@ def main() -> int:
         return 0
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # before any thread is there, so that only sigwait gets them
     try:
-        return recorded_process.serve(asked.tree, asked.state) if asked.tree else _serve(asked)
+        return _serve(asked)
+    except NoRecording as e:
+        sys.stderr.write(f"--tree: {e}\n")
+        return 1
     except OSError as e:
         sys.stderr.write(f"the rack cannot be served: {e}{_ways_out(e, asked.state)}\n")
         return 1
@@ -67,7 +73,11 @@ def _serve(asked: argparse.Namespace) -> int:
         redfish, ipmi = (12, 4) if asked.machines is None else (asked.machines, 0)
         redfish = redfish if asked.redfish is None else asked.redfish
         ipmi = ipmi if asked.ipmi is None else asked.ipmi
-        rack = _rack(asked.state, asked.seed, redfish, ipmi, asked.behaviours, asked.power_lag)
+        lag = {} if asked.power_lag is None else {"power_lag_s": asked.power_lag}
+        if asked.tree:
+            rack = _recorded(asked.tree, asked.behaviours, folder, lag)
+        else:
+            rack = _rack(asked.state, asked.seed, redfish, ipmi, asked.behaviours, lag)
         control = Control(rack, folder, asked.control)
         _allow_files(len(rack.bmcs))
         with rack:
@@ -142,15 +152,26 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _rack(
-    state: Path | None, seed: int, redfish: int, ipmi: int, behaviours: Sequence[str], power_lag_s: float | None
+    state: Path | None, seed: int, redfish: int, ipmi: int, behaviours: Sequence[str], lag: Mapping[str, Any]
 ) -> Rack:
     rack = Rack(state, seed, shared=redfish > MANY)
-    lag: dict[str, Any] = {} if power_lag_s is None else {"power_lag_s": power_lag_s}
     width = max(2, len(str(redfish)))
     for n in range(1, redfish + 1):
         rack.add_redfish(f"redfish-{n:0{width}d}", behaviours=for_protocol(behaviours, REDFISH), **lag)
     for n in range(1, ipmi + 1):
         rack.add_ipmi(f"ipmi-{n:02d}", behaviours=for_protocol(behaviours, IPMI), **lag)
+    return rack
+
+
+def _recorded(trees: Sequence[Path], behaviours: Sequence[str], folder: Path, lag: Mapping[str, Any]) -> Rack:
+    """A BMC for each recording, named after its file. `folder` keeps their certificates. Raises NoRecording."""
+    rack = Rack(certificates=folder)
+    for n, path in enumerate(trees, 1):
+        tree = RecordedTree.read(path)
+        machine = machine_of(tree, rack.clock)
+        name = f"{n:02d}-{UNNAMED.sub('-', path.name.partition('.tar')[0])}"[:60]
+        source = RecordedSource(tree, machine)
+        rack.add_redfish(name, behaviours=for_protocol(behaviours, REDFISH), machine=machine, source=source, **lag)
     return rack
 
 

@@ -65,8 +65,12 @@ class Rack:
         clock: Callable[[], float] = time.monotonic,
         *,
         shared: bool = False,
+        certificates: Path | None = None,
     ) -> None:
-        """`shared`: one pool of threads serves all BMCs (`hall`), for racks of hundreds; one that hangs may then hold up others."""
+        """`shared`: one pool of threads serves all BMCs (`hall`), for racks of hundreds; one that hangs may then hold up others.
+
+        `certificates`: the folder that keeps them where there is no `state_dir`.
+        """
         self.seed = seed
         self.clock = clock
         self.rules = Rules()
@@ -75,16 +79,16 @@ class Rack:
         self.bmcs: dict[str, EmulatedBmc] = {}
         self._kept = state_dir
         self._hall = Hall() if shared else None
-        self._dir = state_dir or Path(tempfile.mkdtemp(prefix="rack-"))
+        self._dir = state_dir or certificates or Path(tempfile.mkdtemp(prefix="rack-"))
         self._dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if state_dir is None:
+        if state_dir is None and certificates is None:
             weakref.finalize(self, shutil.rmtree, self._dir, ignore_errors=True)
         self._lock = threading.RLock()
         self._counts: dict[str, Counter[str]] = {}
         self._failures: Counter[tuple[str, str]] = Counter()
         self._notes: dict[str, Notes] = {}
         self._running: set[str] = set()
-        for path in sorted(self._dir.glob("bmc-*.json")):
+        for path in sorted(self._dir.glob("bmc-*.json")) if state_dir else ():
             self._load(json.loads(path.read_text()))
         self.bmcs = dict(sorted(self.bmcs.items(), key=lambda item: item[1].setup.index))
 
