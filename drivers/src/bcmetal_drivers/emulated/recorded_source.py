@@ -16,6 +16,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from pydantic import SecretStr
+from sushy_tools.error import FishyError
 
 from bcmetal_drivers.emulated import services
 from bcmetal_drivers.emulated.interior import ROOT, Call, Interior, accepted, link
@@ -141,15 +142,18 @@ class RecordedSource:
         if not isinstance(doc, dict):
             raise not_found(request.path)
         if _is(doc, "VirtualMedia") and "Image" in wanted:
-            self._put(inside, path, doc, wanted["Image"] if wanted.get("Inserted", True) else None)
+            if wanted["Image"] is None or not wanted.get("Inserted", True):
+                self._eject(inside, path)
+            else:
+                self._insert(inside, path, doc, wanted["Image"])
             return Answer(204)
         if path == self._bios_settings and "Attributes" in wanted:
             self._bios_pending |= self._known_to_bios(wanted.pop("Attributes"))
             wanted.pop("@Redfish.SettingsApplyTime", None)
         if path in (self._system, self._system_settings()) and "Boot" in wanted:
             _arm(_machine(inside), _mapping(_mapping(self.tree.document(self._system)).get("Boot")), wanted.pop("Boot"))
-        if _is(doc, "ManagerAccount") and isinstance(wanted.get("Password"), str):
-            self._password(inside, doc, wanted.pop("Password"))
+        if "Password" in wanted:  # which is kept nowhere else
+            _change_password(inside, doc, wanted.pop("Password"))
         if wanted:
             self.tree.write(path, wanted)
         if DELL_FIRST in _mapping(wanted.get("Attributes")):
@@ -165,9 +169,11 @@ class RecordedSource:
         elif action == "manager.reset":
             inside.restart(RESTART_S, 0)
         elif action in INSERTS and _is(doc, "VirtualMedia"):
-            self._put(inside, path, doc, asked.get("Image"), once=True)
+            if _machine(inside).medium(CD) is not None:
+                raise Refusal(400, "ResourceInUse", "A virtual CD is connected already.")
+            self._insert(inside, path, doc, asked.get("Image"))
         elif action in EJECTS and _is(doc, "VirtualMedia"):
-            self._put(inside, path, doc, None)
+            self._eject(inside, path)
         elif action == "drive.secureerase":
             task = inside.tasks.start("SecureErase", ERASE_S, lambda: self._erased(machine, path, doc))
             return accepted(inside.tasks, task)
@@ -195,23 +201,24 @@ class RecordedSource:
         if self._dell_boot:
             self.tree.write(self._dell_boot, {"Attributes": {DELL_FIRST: "Normal"}})
 
-    def _put(self, inside: Interior, path: str, doc: Mapping[str, Any], image: object, *, once: bool = False) -> None:
-        """Into a slot, or out of it with None."""
-        machine = _machine(inside)
-        if image is None:
-            if path == self._slot:
-                machine.eject(CD)
-                self._slot = None
-            return
+    def _insert(self, inside: Interior, path: str, doc: Mapping[str, Any], image: object) -> None:
         kinds = doc.get("MediaTypes")
         if not isinstance(image, str) or not image:
             raise Refusal(400, "ActionParameterMissing", "Image is required.")
-        if self._slot not in (None, path) or (once and machine.medium(CD) is not None):
-            raise Refusal(400, "ResourceInUse", "A virtual CD is connected already.")
         if not isinstance(kinds, list) or not {"CD", "DVD"} & {*kinds}:
             raise Refusal(400, "PropertyValueNotInList", "This slot takes no CD.")
-        inside.drivers.vmedia.insert_image(machine.hardware.system_id, CD, image)
+        if self._slot not in (None, path):
+            raise Refusal(400, "ResourceInUse", "A virtual CD is connected already.")
+        try:
+            inside.drivers.vmedia.insert_image(_machine(inside).hardware.system_id, CD, image)
+        except FishyError as error:
+            raise Refusal(error.code, "GeneralError", str(error)) from error
         self._slot = path
+
+    def _eject(self, inside: Interior, path: str) -> None:
+        if path == self._slot:
+            _machine(inside).eject(CD)
+            self._slot = None
 
     def _erased(self, machine: Machine, path: str, doc: Mapping[str, Any]) -> bool:
         """The volumes on a drive go with its data."""
@@ -219,12 +226,13 @@ class RecordedSource:
         self.tree.write(path, {"Links": {"Volumes": [], "Volumes@odata.count": 0}})
         return True
 
-    def _password(self, inside: Interior, doc: Mapping[str, Any], password: str) -> None:
-        account = inside.accounts.named(_text(doc, "UserName"))
-        if account is None:
-            raise Refusal(501, "ActionNotSupported", "A recorded tree has one account that can log in.")
-        account.password = SecretStr(password)
-        inside.password_changed(account.username, account.password)
+
+def _change_password(inside: Interior, doc: Mapping[str, Any], password: object) -> None:
+    account = inside.accounts.named(_text(doc, "UserName"))
+    if account is None or not isinstance(password, str):
+        raise Refusal(501, "ActionNotSupported", "A recorded tree has one account that can log in.")
+    account.password = SecretStr(password)
+    inside.password_changed(account.username, account.password)
 
 
 # ---------------------------------------------------------------- power and boot
