@@ -180,8 +180,8 @@ def test_every_fault_of_an_input_is_said_at_once_with_its_path(run: Run, site: S
     )
     assert refused.code == 2
     assert "INVALID_INPUT" in refused.err
-    assert "  name: " in refused.err
-    assert "  bootMac: " in refused.err
+    assert "  name: must be lower-case letters, digits and hyphens only, at most 63" in refused.err
+    assert "  bootMac: must be a MAC address such as 3c:" in refused.err
 
 
 def test_one_refusal_does_not_stop_the_others(run: Run, node: str) -> None:

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from starlette.responses import JSONResponse
 
 from bcmetal.errors import BcmetalError, Fault, Internal, InvalidInput, RateLimited, Unavailable
+from bcmetal.models_words import MAC, NAME, NODE, PRINTABLE, WORD
 
 log = logging.getLogger(__name__)
 
@@ -37,10 +38,19 @@ class NotJson(InvalidInput):
     http = 415
 
 
+_FORMS: Final = {  # what a pattern asks for, in words
+    NAME: "must be lower-case letters, digits and hyphens only, at most 63",
+    NODE: "must be a node's name (lower-case letters, digits and hyphens, at most 63) or its id",
+    MAC: "must be a MAC address such as 3c:ec:ef:00:00:01",
+    WORD: "must be letters, digits, dots, hyphens and underscores only, at most 63, a letter or digit first",
+    PRINTABLE: "must be one line without control characters",
+}
+
+
 def input_faults(error: ValidationError) -> InvalidInput:
     """Every fault at once, each with its path. Nothing of the input is repeated: it may be a password."""
     found: dict[str, Fault] = {}
-    for detail in error.errors(include_url=False, include_context=False, include_input=False)[:FAULTS_SHOWN]:
+    for detail in error.errors(include_url=False, include_input=False)[:FAULTS_SHOWN]:
         path = ""
         for part in detail["loc"]:
             if part == "[key]":
@@ -50,7 +60,8 @@ def input_faults(error: ValidationError) -> InvalidInput:
             "missing": "is missing",
             "extra_forbidden": "is not known here",
             "json_invalid": "the body is no JSON",
-        }.get(detail["type"], str(detail["msg"]).removeprefix("Value error, "))
+            "string_pattern_mismatch": _FORMS.get(str(detail.get("ctx", {}).get("pattern"))),
+        }.get(detail["type"]) or str(detail["msg"]).removeprefix("Value error, ")
         found.setdefault(path, Fault(path, message[:1].lower() + message[1:]))
     return InvalidInput(list(found.values()))
 
