@@ -65,6 +65,7 @@ def create(door: IpmiDoor, username: str, password: SecretStr, role: str) -> Acc
 
 
 def enable(door: IpmiDoor, number: int, on: bool) -> None:
+    """Switch a slot's user on or off, and read it back. Raises Refused for switching off the one that we came in with."""
     slot = _slot(door, number)
     if not on and _is_own(door, slot):
         raise Refused(f"{door.address}: slot {number} is the account that we came in with")
@@ -94,6 +95,7 @@ def null_users(door: IpmiDoor) -> tuple[Slot, ...]:
 
 
 def close_null_users(door: IpmiDoor) -> None:
+    """Switch off whoever logs in without a name. Raises Refused when that is how we came in."""
     if not door.credential.username:
         raise Refused(f"{door.address}: a user without a name is what we come in as")
     for slot in null_users(door):

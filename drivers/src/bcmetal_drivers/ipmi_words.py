@@ -29,6 +29,7 @@ class Meaning:
 
 
 def sensor_type(code: int) -> str:
+    """The specification's word (IPMI 2.0, table 42-3), or the number of one that it does not know."""
     return str(constants.sensor_type_codes.get(code, f"sensor type 0x{code:02x}"))
 
 
@@ -57,4 +58,5 @@ def more(kind: int, offset: int, data: bytes) -> str | None:
 
 
 def severity(health: int) -> str:
+    """pyghmi's bits as ok, warning or critical."""
     return next((word for bits, word in SEVERITIES if health & bits), "ok")

@@ -160,6 +160,7 @@ def _words(doc: Doc, key: str) -> list[str]:
 
 
 def of_the_service(tree: Tree) -> dict[str, Any]:
+    """What holds for every account: ways to log in, length of passwords, lock-outs."""
     doc = service(tree)[1]
     return _with_lists(tree, _only(doc, OF_ACCOUNTS), doc, ("MultiFactorAuth", "ClientCertificate", "Certificates"))
 
@@ -202,6 +203,7 @@ def of_the_manager(tree: Tree, manager: Doc) -> dict[str, Any]:
 
 
 def of_events(tree: Tree) -> dict[str, Any]:
+    """Whom the BMC mails to; subscriptions are told elsewhere."""
     return _only(tree.find(link(tree.root(), "EventService")), ("SMTP",))
 
 
@@ -209,6 +211,7 @@ def of_events(tree: Tree) -> dict[str, Any]:
 
 
 def of_the_boot(system: Doc) -> dict[str, Any]:
+    """What may be booted beside the boot order."""
     return _only(dig(system, "Boot"), OF_THE_BOOT)
 
 

@@ -33,6 +33,8 @@ Ask = Callable[[str, str, Mapping[str, str], bytes | None], Answer]
 
 
 class Mode(Enum):
+    """How requests are authorised; kept among what is learned of a BMC."""
+
     UNKNOWN = "unknown"
     SESSION = "session"
     BASIC = "basic"

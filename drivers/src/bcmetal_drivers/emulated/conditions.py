@@ -6,7 +6,8 @@
 
 A fact's name is a path: `body/…` (keys of the request's JSON), `header/NAME`, `query`, `auth` (session, basic), `power`, `override`,
 `boot_mode` (values of the driver's enums), `medium/SLOT` (its URL), `booted` (the device of the last start), `sessions` (how many are
-open), `flag/NAME` (see `effects`), `since/TAIL` (seconds since a write to a path that ends in TAIL was applied). What is not there is absent.
+open), `flag/NAME` (see `effects`), `since/TAIL` (seconds since a write to a path that ends in TAIL was applied). What is not there is
+absent.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ ACTIONS: Final = frozenset(
         "garbage",  # 200 with `body` that is no JSON
         "expire_sessions",  # all tokens die now
         "session_table_full",  # no new session: 503, or `status`
-        "task",  # a write is answered 202; the effect comes with the Task's end, after `seconds`; `ends`: completed, errors, exception, purged
+        "task",  # a write is answered 202; the effect comes with the Task's end, after `seconds`; `ends`: see `tasks`
         "etag",  # PATCH demands If-Match: 428 without, 412 stale
         "page",  # collections come in pages of `n`
         "ignore",  # a write is answered 2xx and nothing is done

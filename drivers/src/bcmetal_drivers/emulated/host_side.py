@@ -29,6 +29,8 @@ class Closed(Exception):
 
 
 class HostSide:
+    """Every method raises Closed where neither way is open, or `closed`."""
+
     def __init__(self, inside: Interior) -> None:
         self._inside = inside
         self.closed = False

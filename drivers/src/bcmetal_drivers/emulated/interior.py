@@ -24,6 +24,8 @@ ROOT = "/redfish/v1"
 
 @dataclass(frozen=True, slots=True)
 class Interior:
+    """Mutable parts are shared with the front, and live."""
+
     name: str
     host: str
     maker: Maker
@@ -44,6 +46,7 @@ class Interior:
     reserved: list[str] = field(default_factory=list)  # who has the targets of a plain push: nobody, or "somebody"
 
     def machine(self, system_id: str) -> Machine:
+        """Raises Refusal (404)."""
         try:
             return self.machines[system_id]
         except KeyError:

@@ -17,6 +17,8 @@ class TableFull(Exception):
 
 @dataclass(slots=True)
 class Session:
+    """`used_at`: on the rack's clock."""
+
     id: str
     token: str
     username: str
@@ -24,6 +26,8 @@ class Session:
 
 
 class Sessions:
+    """Their limit and their idle time are quirks, and may change while they are open."""
+
     def __init__(self, quirks: Quirks, clock: Callable[[], float]) -> None:
         self._quirks = quirks
         self._clock = clock
@@ -32,6 +36,7 @@ class Sessions:
         self._by_token: dict[str, Session] = {}
 
     def open(self, username: str) -> Session:
+        """Raises TableFull."""
         with self._lock:
             self._expire()
             if len(self._by_token) >= self._quirks.session_limit:
