@@ -148,6 +148,28 @@ def test_answers_that_are_signed_and_make_no_sense(call: Callable[[IpmiBmc], obj
             assert time.monotonic() - began < LIMITS.total_s * 3 + 1
 
 
+class CutFront(IpmiFront):
+    """Answers for its MAC with four bytes, and with an IPv6 prefix that there is none of."""
+
+    def handle(self, privilege: int, netfn: int, command: int, data: bytes) -> tuple[int, bytes] | None:
+        if (netfn, command) == (0x0C, 0x02) and data[1] == 5:
+            return 0, b"\x11\x52\x54\x00\x12"
+        if (netfn, command) == (0x0C, 0x02) and data[1] in (56, 59):
+            return 0, bytes((0x11, data[2], 0x80)) + bytes.fromhex("20010db8" + "00" * 11 + "01") + b"\xff\x00"
+        return super().handle(privilege, netfn, command, data)
+
+
+def test_a_mac_that_is_cut_short_and_a_prefix_that_is_too_long_are_none() -> None:
+    bench = IpmiBench()
+    bench.front = CutFront(bench, bench)
+    bench.front.start()
+    try:
+        with driving(bench, LIMITS) as bmc:
+            assert [(one.mac, one.ipv6) for one in bmc.bmc_network()] == [(None, ())]
+    finally:
+        bench.front.stop()
+
+
 def noise(seed: int) -> Callable[[bytes], list[bytes]]:
     """What the BMC sends is garbled, doubled, cut, or comes beside what somebody made up."""
     dice = random.Random(seed)

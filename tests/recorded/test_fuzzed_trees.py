@@ -34,6 +34,7 @@ from recorded.trees import MAKERS, ROOT, tree_of
 TIMES = int(os.environ.get("BCMETAL_FUZZ", "1"))
 LIMITS = Limits(connect_s=1, read_s=1, total_s=4)
 LONGEST_S = 6.0
+STUMBLED = (TypeError, LookupError, AttributeError, ArithmeticError)  # over what a reader took for something else
 LARGEST = 4 * 1024 * 1024  # of what comes out of an inventory, as JSON
 
 Call = Callable[[Any], object]
@@ -89,14 +90,16 @@ def tried(docs: dict[str, Any], calls: dict[str, Call], story: str) -> None:
             if not hasattr(bmc, name):
                 continue
             began = time.monotonic()
+            cause: BaseException | None = None
             try:
                 found = call(bmc)
             except DriverError as error:
-                found = str(error)
+                found, cause = str(error), error.__cause__
             except Exception as error:
                 raise AssertionError(f"{name} raised {type(error).__name__}: {story}") from error
             finally:
                 assert time.monotonic() - began < LONGEST_S, (name, story)
+            assert not isinstance(cause, STUMBLED), (name, story)
             assert list(insane(found, name))[:3] == [], story
             if is_dataclass(found) and not isinstance(found, type):
                 assert len(json.dumps(asdict(found), default=dict)) < LARGEST, (name, story)

@@ -129,7 +129,7 @@ def _interface(door: IpmiDoor, channel: int) -> BmcInterface:
     netmask, gateway, vlan = (_parameter(door, channel, parameter) for parameter in (6, 12, 20))
     return BmcInterface(
         name=f"channel {channel}",
-        mac=mac[:6].hex(":") if mac and any(mac) else None,
+        mac=mac[:6].hex(":") if mac and len(mac) >= 6 and any(mac[:6]) else None,
         ipv4=(f"{_ip(ip)}{_prefix(netmask)}",) if ip and len(ip) >= 4 and any(ip[:4]) else (),
         ipv6=_ipv6(door, channel),
         gateway=_ip(gateway) if gateway and len(gateway) >= 4 and any(gateway[:4]) else None,
@@ -156,7 +156,7 @@ def _ipv6(door: IpmiDoor, channel: int) -> tuple[str, ...]:
             data = _parameter(door, channel, parameter, selector)
             if data is None:
                 break
-            if len(data) >= 19 and any(data[2:18]):
+            if len(data) >= 19 and any(data[2:18]) and data[18] <= 128:
                 found.append(f"{IPv6Address(data[2:18])}/{data[18]}")
     return tuple(found)
 

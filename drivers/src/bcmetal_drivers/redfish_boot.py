@@ -126,7 +126,8 @@ def _arm(tree: Tree, device: BootDevice, mode: BootMode | None, how: str) -> Non
     system = tree.system()
     path, doc = _settings(tree, system) or (tree.system_path(), system)
     targets = _targets(tree, device, how, doc, system)
-    if MODE not in (dig(doc, "Boot") or {}) and mode_of(system) is None:
+    told = dig(doc, "Boot")
+    if not (isinstance(told, dict) and MODE in told) and mode_of(system) is None:
         ladder = [{**target, ENABLED: how} for target in targets]
         _write(tree, path, ladder, lambda shown: shown.device is device and shown.once is (how == "Once"))
         return  # a BMC that knows no mode is told none
