@@ -12,6 +12,11 @@ lacks xorriso xorriso
 lacks mformat mtools
 lacks mkfs.ext4 e2fsprogs
 lacks sfdisk fdisk
+lacks sgdisk gdisk
+lacks blkid util-linux
+lacks efibootmgr efibootmgr
+lacks busybox busybox-static
+lacks cpio cpio
 lacks depmod kmod
 lacks zstd zstd
 lacks dropbear dropbear-bin

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
 import re
 import subprocess
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final
@@ -52,7 +53,11 @@ class Apt:
         self._options = [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
 
     def refresh(self, *, anew: bool = False) -> None:
-        """Fetch the lists of packages when they are more than a day old, or `anew`."""
+        """Fetch the lists of packages when they are more than a day old, or `anew`. Waits for another build that fetches them."""
+        with self._alone():
+            self._refresh(anew)
+
+    def _refresh(self, anew: bool) -> None:
         stamp = self.folder / "updated"
         age_s = time.time() - stamp.stat().st_mtime if stamp.exists() else None
         if age_s is not None and (self._offline or (0 <= age_s < FRESH_S and not anew)):
@@ -97,6 +102,17 @@ class Apt:
         for path in there.values():
             os.utime(path)
         return there
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """apt gives up at a lock that another apt holds; builds that share a folder wait for each other here."""
+        with open(self.folder / "lock", "ab") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self._say("waiting for another build's apt")
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
 
     def _fetch(self, missing: Sequence[Package], there: Mapping[str, Path]) -> None:
         size_mb = sum(p.size_bytes for p in missing) / 1e6
