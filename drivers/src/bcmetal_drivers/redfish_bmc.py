@@ -39,13 +39,14 @@ def reset(tree: Tree, hard: bool) -> None:
         fitting = [word for word in words if offered is None or word in offered]
         if not fitting:
             raise Unsupported(f"{tree.address}: the BMC offers no restart of itself, it offers {offered}")
-        try:
-            tree.act(found.target, {"ResetType": fitting[0]})
-        except sushy.exceptions.BadRequestError as error:
-            if offered is not None or not isinstance(refusal(error.answer), Refused):
-                raise
-            tree.act(found.target, {"ResetType": fitting[-1]})
-        return
+        for word in fitting if offered is None else fitting[:1]:
+            try:
+                tree.act(found.target, {"ResetType": word})
+                return
+            except sushy.exceptions.BadRequestError as error:
+                if offered is not None or not isinstance(refusal(error.answer), Refused):
+                    raise
+        raise Unsupported(f"{tree.address}: the BMC takes neither {SOFT} nor {HARD} for a restart of itself")
     raise Unsupported(f"{tree.address}: the BMC offers no restart of itself")
 
 

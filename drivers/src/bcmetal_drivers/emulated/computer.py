@@ -20,7 +20,7 @@ DESCRIBED: Final = {
     BootDevice.DISK: ("Linux", "HD(1,GPT,3F2504E0-4F89-11D3-9A0C-0305E82C3301,0x800,0x100000)"),
     BootDevice.PXE: (
         "PXE Device 1: Integrated NIC 1 Port 1",
-        "PciRoot(0x0)/Pci(0x1C,0x0)/MAC(0CC47A000001,0x1)/IPv4(0.0.0.0)",
+        "PciRoot(0x0)/Pci(0x1C,0x0)/MAC({mac},0x1)/IPv4(0.0.0.0)",
     ),
     BootDevice.CD: ("Virtual Optical Drive", "PciRoot(0x0)/Pci(0x14,0x0)/USB(0xD,0x0)/USB(0x0,0x0)/CDROM(0x1)"),
 }
@@ -145,7 +145,7 @@ def list_boot_options(inside: Interior, call: Call, system: str) -> Answer:
 
 
 def show_boot_option(inside: Interior, call: Call, system: str, name: str) -> Answer:
-    inside.machine(system)
+    mac = inside.machine(system).macs[0].replace(":", "").upper()
     path = f"{ROOT}/Systems/{system}/BootOptions/{name}"
     if name not in OPTIONS:
         raise not_found(path)
@@ -156,7 +156,7 @@ def show_boot_option(inside: Interior, call: Call, system: str, name: str) -> An
         "Boot Option",
         BootOptionReference=name,
         DisplayName=title,
-        UefiDevicePath=device_path,
+        UefiDevicePath=device_path.format(mac=mac),
         BootOptionEnabled=True,
     )
 

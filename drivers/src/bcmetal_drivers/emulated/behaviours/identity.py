@@ -57,8 +57,8 @@ BEHAVIOURS: Final = (
     ),
     Behaviour(
         name="nics-none-listed",
-        about="No NIC is listed anywhere.",
-        overlay={f"{SYSTEM}/EthernetInterfaces": _members()},
+        about="No NIC is listed anywhere, and no boot option names one.",
+        overlay={f"{SYSTEM}/EthernetInterfaces": _members(), f"{SYSTEM}/BootOptions": _members()},
     ),
     Behaviour(
         name="nics-under-adapters-only",
