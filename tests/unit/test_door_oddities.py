@@ -127,9 +127,10 @@ def closing(body: bytes, length: int) -> bytes:
     [
         answer(WHOLE[:20]),
         answer(WHOLE[:20] + b"\r\n"),
+        answer(WHOLE[:20] + b"\0" * 300),
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n14\r\n" + WHOLE[:20] + b"\r\n0\r\n\r\n",
     ],
-    ids=["by-length", "with-a-line-break", "chunked"],
+    ids=["by-length", "with-a-line-break", "padded", "chunked"],
 )
 def test_a_document_that_ends_in_its_middle_is_asked_for_once_more(cut: bytes) -> None:
     with a_raw_bmc(at(SYSTEM, [cut], [answer(WHOLE)])) as bmc, a_door(bmc) as door:
@@ -160,9 +161,10 @@ def test_an_answer_whose_line_ends_in_its_middle_is_asked_for_once_more_and_a_wr
         assert len(bmc.effects) == 1
 
 
-@pytest.mark.parametrize("after", [b"\0", b"\0" * 300, b"\r\n\0\n", b" "])
-def test_what_is_sent_after_a_document_to_fill_a_buffer_costs_nothing(after: bytes) -> None:
-    with a_raw_bmc(at(SYSTEM, [answer(b"\xef\xbb\xbf" + WHOLE + after)])) as bmc, a_door(bmc) as door:
+@pytest.mark.parametrize("before", [b"", b"\xef\xbb\xbf"], ids=["plain", "with-a-mark"])
+@pytest.mark.parametrize("after", [b"\0", b"\0" * 64, b"\0" * 300, b"\r\n\0\n", b" "])
+def test_what_is_sent_after_a_document_to_fill_a_buffer_costs_nothing(before: bytes, after: bytes) -> None:
+    with a_raw_bmc(at(SYSTEM, [answer(before + WHOLE + after)])) as bmc, a_door(bmc) as door:
         assert get(door) == DOCS[SYSTEM]
         assert len(bmc.seen("GET", SYSTEM)) == 1
 
@@ -195,9 +197,16 @@ def said(*messages: dict[str, str], bare: bool = False) -> bytes:
         (said({"MessageId": "Base.1.8.InternalError", "Message": "no", "Severity": "critical"}, bare=True), "no"),
         (said({"MessageId": "Base.1.8.Success"}, {"MessageId": "X.1.0.Fault", "Message": "n", "Severity": "Critical"}), "n"),
         (said({"MessageId": "Base.1.8.PropertyNotWritable", "Message": "ro", "Severity": "Warning"}), "ro"),
+        (said({"MessageId": "X.1.0.NotSuccessful", "Message": "n"}), "n"),
+        (said({"MessageId": "X.1.0.EraseNotCompletedSuccessfully", "Message": "n", "Severity": "Warning"}), "n"),
+        (said({"MessageId": "X.1.0.UpdateUnSuccessful", "Message": "n"}), "n"),
+        (said({"MessageId": "X.1.0.Unsuccessful", "Message": "n"}), "n"),
         (answer({"error": "it did not work"}), "it did not work"),
     ],
-    ids=["critical", "critical-without-error", "critical-beside-success", "warning", "a-string"],
+    ids=[
+        "critical", "critical-without-error", "critical-beside-success", "warning",
+        "not-successful", "not-completed", "un-successful", "unsuccessful", "a-string",
+    ],
 )  # fmt: skip
 def test_a_success_that_says_otherwise_in_its_body_is_a_refusal(body: bytes, words: str) -> None:
     with a_raw_bmc(at(RESET, [body])) as bmc, a_door(bmc) as door, pytest.raises(Refused, match=words):
@@ -210,13 +219,14 @@ def test_a_success_that_says_otherwise_in_its_body_is_a_refusal(body: bytes, wor
         said({"MessageId": "SMC.1.0.AllDone", "Message": "fine", "Severity": "OK"}),
         said({"MessageId": "iLO.2.14.SystemResetRequired", "Severity": "Warning"}),
         said({"MessageId": "iLO.2.14.ImportCertSuccessful"}),
+        said({"MessageId": "X.1.0.NotificationSentSuccessfully"}),
         said({"MessageId": "Base.1.8.AccountModified"}),
         said({"MessageId": "Base.1.8.PropertyNotWritable", "Message": "ro", "Severity": "Warning"}, bare=True),
         said({"MessageId": "Base.1.8.Success"}, bare=True),
         answer({"error": None}),
         answer({"error": ""}),
     ],
-    ids=["ok", "reset-required", "successful", "modified", "remark", "bare", "null", "empty"],
+    ids=["ok", "reset-required", "successful", "sent-successfully", "modified", "remark", "bare", "null", "empty"],
 )
 def test_a_success_that_says_so_in_a_makers_words_is_one(body: bytes) -> None:
     with a_raw_bmc(at(RESET, [body])) as bmc, a_door(bmc) as door:
@@ -290,6 +300,26 @@ def test_a_task_is_found_at_this_bmc_by_its_path_alone(accepted: Callable[[int],
         assert len(bmc.seen("GET", TASK)) == 1
 
 
-def test_a_location_that_is_none_leaves_the_job_unknown() -> None:
-    with a_raw_bmc(at(RESET, [answer(None, 202, Location="http://[")])) as bmc, a_door(bmc) as door, door.call():
-        assert started(door, door.post(RESET, data={})).state is JobState.UNKNOWN
+@pytest.mark.parametrize(
+    "accepted",
+    [
+        answer(None, 202, Location="http://["),
+        answer({"@odata.type": "#Task.v1_4_0.Task", "@odata.id": f"{TASK}\x1b[2J"}, 202),
+        answer({"TaskMonitor": f"{TASK}\u2028"}, 202),
+    ],
+    ids=["no-url", "an-escape", "a-line-break"],
+)
+def test_a_place_that_is_none_leaves_the_job_unknown(accepted: bytes) -> None:
+    with a_raw_bmc(at(RESET, [accepted])) as bmc, a_door(bmc) as door, door.call():
+        job = started(door, door.post(RESET, data={}))
+        assert (job.state, job.ref) == (JobState.UNKNOWN, "")
+
+
+@pytest.mark.parametrize(
+    ("place", "ref"), [(TASK, TASK), (f"https://bmc-7.example{TASK}", TASK), (f"{TASK}\x1b[2J", ""), (7, "")]
+)
+def test_a_task_that_is_over_at_once_is_known_by_its_path_alone(place: object, ref: str) -> None:
+    done = {"@odata.type": "#Task.v1_4_0.Task", "@odata.id": place, "TaskState": "Completed"}
+    with a_raw_bmc(at(RESET, [answer(done)])) as bmc, a_door(bmc) as door, door.call():
+        job = started(door, door.post(RESET, data={}))
+        assert (job.state, job.ref) == (JobState.DONE, ref)

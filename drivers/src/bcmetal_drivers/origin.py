@@ -33,7 +33,7 @@ def own_path(origin: str, link: str, asked: str) -> str:
 
 def path_alone(link: str | None) -> str | None:
     """The path that a link names, whatever host it names: some BMCs call themselves by a name that leads elsewhere, or nowhere. None: it names none."""
-    if not link or len(link) > PATH_LIMIT:
+    if not link or len(link) > PATH_LIMIT or not link.isprintable():
         return None
     try:
         parts = urlsplit(link)

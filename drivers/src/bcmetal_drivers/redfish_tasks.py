@@ -90,7 +90,7 @@ def started(door: Door, answer: Answer) -> Job:
     """The job that an accepted action began; seen once, so that a later 404 means that it is gone."""
     if answer.status_code != 202:
         body = _body(answer)
-        return _of(str(body.get("@odata.id") or ""), body) if _is_task(body) else Job("", JobState.DONE)
+        return _of(reference(answer) or "", body) if _is_task(body) else Job("", JobState.DONE)
     ref = reference(answer)
     if ref is None:
         return Job("", JobState.UNKNOWN, None, "the BMC names no task")

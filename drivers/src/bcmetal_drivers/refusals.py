@@ -27,9 +27,9 @@ RETRY_AFTER_LIMIT_S: Final = 3600.0
 ERROR_AT_MOST: Final = 65536  # bytes of an error that is one
 
 EXTENDED: Final = "@Message.ExtendedInfo"
-# Messages that say that all is well. One that wants a reset for it is a warning by some makers' registries.
+# Messages that say that all is well, and not that it is "not successful". One that wants a reset for it is a warning by some makers' registries.
 WELL: Final = re.compile(
-    r"\.(?:\w*Success\w*|Created|NoOperation|\w*ResetRequired|Account(?:Modified|Removed)|OperationTransitionedToJob)$"
+    r"\.(?:(?!\w*(?:Not[A-Z]|(?:No|Non|Un)Success))\w*Success\w*|Created|NoOperation|\w*ResetRequired|Account(?:Modified|Removed)|OperationTransitionedToJob)$"
 )
 
 LOCKED: Final = re.compile(

@@ -108,7 +108,7 @@ class Answer:
     @property
     def is_cut(self) -> bool:
         """Whether a document begins and does not end, in an answer that says that it is whole."""
-        return self.content[:64].lstrip()[:1] == b"{" and self.content[-64:].rstrip(PADDING)[-1:] != b"}"
+        return self.content[:64].lstrip()[:1] == b"{" and self.content.rstrip(PADDING)[-1:] != b"}"
 
     def json(self) -> dict[str, Any]:
         """The document. Raises Malformed unless it is one JSON object.
