@@ -123,6 +123,29 @@ def test_a_restart_that_is_not_listed_is_not_asked_for() -> None:
         assert bmc.effects == []
 
 
+@pytest.mark.parametrize(
+    ("offered", "asked"),
+    [
+        (["GracefulShutdown", "Off"], ["GracefulShutdown"]),
+        (["GracefulShutdown", "Off", "ForceOff"], ["GracefulShutdown", "Off"]),
+        (["off", "forceoff"], ["off"]),
+        (["Off"], []),
+        (None, ["GracefulShutdown"]),
+    ],
+    ids=["alone", "beside-force-off", "another-case", "off-alone", "no-list"],
+)
+def test_an_off_is_a_soft_one_only_where_it_is_offered_beside_a_hard_one(
+    offered: list[str] | None, asked: list[str]
+) -> None:
+    odd = Odd(resets=offered)
+    odd.system["PowerState"] = "On"
+    odd.refuses = lambda method, path, body: error("Base.1.8.ActionParameterValueNotInList", status=400)
+    with driven(odd) as (driver, bmc):
+        with pytest.raises(Refused if asked else Unsupported):
+            driver.set_power(PowerAction.SOFT_OFF)
+        assert [json.loads(one.body)["ResetType"] for one in bmc.effects] == asked
+
+
 # ---------------------------------------------------------------- boot
 
 

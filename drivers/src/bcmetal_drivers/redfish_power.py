@@ -24,13 +24,14 @@ STATES: Final[Mapping[str, PowerState]] = {
 RESETS: Final[Mapping[PowerAction, tuple[str, ...]]] = {
     PowerAction.ON: ("On", "ForceOn"),
     PowerAction.OFF: ("ForceOff",),
-    PowerAction.SOFT_OFF: ("GracefulShutdown", "Off"),  # Cray EX: Off beside ForceOff
+    PowerAction.SOFT_OFF: ("GracefulShutdown",),
     PowerAction.CYCLE: ("ForceRestart", "PowerCycle"),
     PowerAction.NMI: ("Nmi",),
     PowerAction.SOFT_RESTART: ("GracefulRestart",),
     PowerAction.POWER_CYCLE: ("PowerCycle", "FullPowerCycle", "ForcePowerCycle"),
     PowerAction.PUSH_BUTTON: ("PushPowerButton",),
 }
+SOFT_WHERE_IT_CAN_BE_FORCED: Final = "Off"  # Cray EX offers it beside ForceOff; alone it may be the hard one
 GOALS: Final[Mapping[PowerAction, tuple[PowerState, ...]]] = {
     PowerAction.ON: (PowerState.ON, PowerState.POWERING_ON),
     PowerAction.OFF: (PowerState.OFF,),
@@ -91,10 +92,13 @@ def _reset(tree: Tree, system: Doc, wanted: PowerAction) -> None:
     if reset is None:
         raise Unsupported(f"{tree.address}: this system has no reset")
     offered = reset.allowed(tree, "ResetType")
+    words = RESETS[wanted]
+    if wanted is PowerAction.SOFT_OFF and as_spelled("ForceOff", offered or ()) is not None:
+        words = (*words, SOFT_WHERE_IT_CAN_BE_FORCED)
     if offered is None:
-        fitting = list(RESETS[wanted])
+        fitting = list(words)
     else:
-        fitting = [word for one in RESETS[wanted] if (word := as_spelled(one, offered)) is not None]
+        fitting = [word for one in words if (word := as_spelled(one, offered)) is not None]
     if not fitting and wanted in ALWAYS:
         fitting = list(RESETS[wanted][:1])
     if not fitting:
