@@ -123,6 +123,19 @@ def test_an_event_is_told_as_it_happens_by_stream_or_by_looking(redfish: Seat, s
 
 
 @pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("word", ["Info", "informational"])
+def test_what_is_told_for_information_is_well_by_stream_and_by_looking(redfish: Seat, word: str, stream: bool) -> None:
+    redfish.bmc.set(events_stream=stream)
+    bmc = need(redfish.open(), Events)
+    assert bmc.events(0.2) == ()
+    timer = threading.Timer(0.4, tell, (redfish, "somebody logged in"), {"severity": word})
+    timer.start()
+    [event] = bmc.events(8)
+    timer.join()
+    assert event.severity == "ok"
+
+
+@pytest.mark.parametrize("stream", [True, False])
 def test_what_came_meanwhile_is_told_after_the_last_one(redfish: Seat, stream: bool) -> None:
     redfish.bmc.set(events_stream=stream)
     bmc = need(redfish.open(), Events)

@@ -13,6 +13,7 @@ TRUTHS: Final = {"true": True, "false": False, "1": True, "0": False}
 PAGES: Final = 200  # of one collection
 MEMBERS: Final = 2000  # of one collection, or list of links
 HEALTH: Final = ("ok", "warning", "critical")
+INFORMATIONAL: Final = ("info", "informational")  # severities of some makers; the standard's word is OK
 
 
 def text(doc: Any, *keys: str, limit: int = TEXT_LIMIT) -> str | None:
@@ -83,6 +84,11 @@ def health_word(said: str | None) -> str | None:
     """`ok`, `warning` or `critical`, from the standard's word in any case; None for others."""
     word = (said or "").lower()
     return word if word in HEALTH else None
+
+
+def severity_word(said: str | None) -> str | None:
+    """The same of what happened, by the makers' words for `ok` too."""
+    return "ok" if (said or "").lower() in INFORMATIONAL else health_word(said)
 
 
 def health(doc: Any) -> str | None:

@@ -14,7 +14,7 @@ from typing import Final
 from bcmetal_drivers import redfish_logs
 from bcmetal_drivers.door import tolerated
 from bcmetal_drivers.errors import Malformed, Refused, Unsupported
-from bcmetal_drivers.redfish_document import Doc, dig, health_word, link, objects, text
+from bcmetal_drivers.redfish_document import Doc, dig, link, objects, severity_word, text
 from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.resources import BmcEvent, LogEntry
 from bcmetal_drivers.stream import OpenStream
@@ -134,7 +134,7 @@ def _events(ref: str, document: Doc) -> Iterator[BmcEvent]:
         yield BmcEvent(
             f"{STREAM}{ref}" if ref else "",
             text(one, "EventTimestamp"),
-            health_word(text(one, "MessageSeverity") or text(one, "Severity")),
+            severity_word(text(one, "MessageSeverity") or text(one, "Severity")),
             text(one, "Message", limit=redfish_logs.MESSAGE_LIMIT) or text(one, "MessageId") or "",
             text(one, "MessageId"),
             origin[:1024] if origin else None,

@@ -16,7 +16,7 @@ from bcmetal_drivers.errors import Malformed, MaybeSent, NotAsAsked, Refused, Un
 from bcmetal_drivers.origin import PATH_LIMIT
 from bcmetal_drivers.redfish_actions import action
 from bcmetal_drivers.redfish_around import chassis, managers
-from bcmetal_drivers.redfish_document import Doc, dig, health_word, link, links, number, objects, text
+from bcmetal_drivers.redfish_document import Doc, dig, link, links, number, objects, severity_word, text
 from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.resources import LogEntry
 
@@ -28,7 +28,6 @@ ONE_BY_ONE: Final = 200
 LOGS_TRIED: Final = 5
 LEARNED: Final = "log"
 OF_SOMETHING_ELSE: Final = 10  # the rank of a log that is none of the hardware
-INFORMATIONAL: Final = ("info", "informational")  # words of some makers; the standard's is OK
 
 # likeliest first; what fits none of them comes after them, and what NOT_MEANT names is no log of the hardware
 MEANT: Final = tuple(
@@ -195,8 +194,7 @@ def _placed(tree: Tree, page: Doc, limit: int) -> list[Placed]:
 def _entry(doc: Doc, place: int) -> Placed:
     ref = text(doc, "Id") or (link({"one": doc}, "one") or "").rpartition("/")[2] or str(place)
     at, moment = _time(doc)
-    word = text(doc, "Severity") or text(doc, "MessageSeverity") or ""
-    severity = "ok" if word.lower() in INFORMATIONAL else health_word(word)
+    severity = severity_word(text(doc, "Severity") or text(doc, "MessageSeverity"))
     message = text(doc, "Message", limit=MESSAGE_LIMIT) or text(doc, "MessageId") or text(doc, "Name") or ""
     entry = LogEntry(ref, at, severity, message, text(doc, "SensorType"))
     order = int(ref) if ref.isdigit() and len(ref) < 19 else 0
