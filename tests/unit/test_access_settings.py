@@ -108,6 +108,18 @@ def baseline(
         opened.close()
 
 
+def test_a_truth_that_is_written_as_a_word_is_the_same_truth(served: tuple[RawBmc, dict[str, Any]]) -> None:
+    before = baseline(served)
+    for at, planted in (
+        (f"{MANAGER}/Net", {"SSH": {"ProtocolEnabled": "True", "Port": 22}}),
+        (ACCOUNTS, {"LDAP": {**TREE[ACCOUNTS]["LDAP"], "ServiceEnabled": "true"}}),
+        (ACCOUNT, {"Enabled": "True"}),
+    ):
+        assert changes(before, baseline(served, at, planted), Ours("bcmetal")) == ()
+    off = baseline(served, ACCOUNT, {"Enabled": "False"})
+    assert [account["enabled"] for account in off["accounts"]] == [False]
+
+
 @pytest.mark.parametrize("what", PLANTED)
 def test_what_a_tenant_leaves_at_a_bmc_is_a_difference_that_says_what_it_is(
     what: str, served: tuple[RawBmc, dict[str, Any]]

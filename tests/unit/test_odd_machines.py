@@ -325,6 +325,30 @@ def test_a_slot_that_vanishes_with_its_medium_is_not_as_asked() -> None:
         driver.insert(URL)
 
 
+# ---------------------------------------------------------------- accounts
+
+
+def test_what_an_account_says_in_words_is_what_it_says_in_truths() -> None:
+    service = "/redfish/v1/AccountService"
+    odd = Odd()
+    odd.docs[ROOT]["AccountService"] = {"@odata.id": service}
+    said: tuple[dict[str, Any], ...] = (
+        {"Enabled": "False", "Locked": "True"},
+        {"Enabled": True, "Locked": 0},
+        {"Locked": "perhaps"},
+    )
+    for n, words in enumerate(said):
+        odd.docs[f"{service}/Accounts/{n}"] = {"Id": str(n), "UserName": f"user{n}", **words}
+    members = [{"@odata.id": f"{service}/Accounts/{n}"} for n in range(len(said))]
+    odd.docs |= {
+        service: {"Accounts": {"@odata.id": f"{service}/Accounts"}},
+        f"{service}/Accounts": {"Members": members},
+    }
+    with driven(odd) as (driver, _):
+        found = [(account.enabled, account.locked) for account in driver.accounts()]
+    assert found == [(False, True), (True, False), (True, None)]
+
+
 # ---------------------------------------------------------------- lists
 
 TWO = [{"@odata.id": f"{SLOTS}/1"}, None, {"@odata.id": f"{SLOTS}/1/"}, {}]

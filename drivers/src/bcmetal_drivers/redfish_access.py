@@ -15,7 +15,7 @@ from typing import Any, Final
 from bcmetal_drivers.door import tolerated
 from bcmetal_drivers.errors import Refused, Unsupported
 from bcmetal_drivers.redfish_accounts import account_of, service, slots
-from bcmetal_drivers.redfish_document import Doc, dig, link, printable, text
+from bcmetal_drivers.redfish_document import Doc, dig, flag, link, printable, text
 from bcmetal_drivers.redfish_tree import Tree
 
 DIRECTORIES: Final = ("LDAP", "ActiveDirectory", "OAuth2", "TACACSplus")
@@ -171,7 +171,7 @@ def of_directories(tree: Tree) -> dict[str, Any]:
     return {
         name: _with_lists(tree, _only(dig(doc, name), OF_A_DIRECTORY), dig(doc, name), ("Certificates",))
         for name in DIRECTORIES
-        if dig(doc, name, "ServiceEnabled") is True
+        if flag(doc, name, "ServiceEnabled") is True
     }
 
 

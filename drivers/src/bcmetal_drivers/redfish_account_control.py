@@ -14,8 +14,8 @@ from pydantic import SecretStr
 from bcmetal_drivers.connection import Credential
 from bcmetal_drivers.door import tolerated
 from bcmetal_drivers.errors import DriverError, MaybeSent, NotAsAsked, Refused, Unsupported
-from bcmetal_drivers.redfish_accounts import account_of, collection_of, flag, named, service, slots
-from bcmetal_drivers.redfish_document import Doc, number
+from bcmetal_drivers.redfish_accounts import account_of, collection_of, named, service, slots
+from bcmetal_drivers.redfish_document import Doc, flag, number
 from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.resources import Account, AccountPolicy
 

@@ -17,7 +17,7 @@ from bcmetal_drivers.errors import (
     RejectedCredentials,
     Unsupported,
 )
-from bcmetal_drivers.redfish_document import Doc, action_target, dig, link, text
+from bcmetal_drivers.redfish_document import Doc, action_target, flag, link, text
 from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.resources import Account
 
@@ -63,16 +63,11 @@ def account_of(path: str, doc: Doc) -> Account | None:
         slot=text(doc, "Id") or path.rpartition("/")[2],
         username=name,
         role=text(doc, "RoleId") or (link(doc, "Links", "Role") or "").rpartition("/")[2] or None,
-        enabled=dig(doc, "Enabled") is not False,
+        enabled=flag(doc, "Enabled") is not False,
         locked=flag(doc, "Locked"),
         password_expired=flag(doc, "PasswordChangeRequired"),
         expires=text(doc, "AccountExpiration") or text(doc, "PasswordExpiration"),
     )
-
-
-def flag(doc: Doc, key: str) -> bool | None:
-    value = dig(doc, key)
-    return value if isinstance(value, bool) else None
 
 
 def set_password(

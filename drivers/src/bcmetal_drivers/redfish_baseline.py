@@ -8,10 +8,10 @@ from typing import Any, Final
 from bcmetal_drivers import redfish_access
 from bcmetal_drivers.door import tolerated
 from bcmetal_drivers.errors import MaybeSent, NotAsAsked, Refused, Unsupported
-from bcmetal_drivers.redfish_accounts import accounts, flag, service
+from bcmetal_drivers.redfish_accounts import accounts, service
 from bcmetal_drivers.redfish_bios import bios, offered, registry
 from bcmetal_drivers.redfish_boot import mode_of, secure_boot_of
-from bcmetal_drivers.redfish_document import Doc, dig, link, number, printable, text
+from bcmetal_drivers.redfish_document import Doc, dig, flag, link, number, printable, text
 from bcmetal_drivers.redfish_firmware import firmware
 from bcmetal_drivers.redfish_nics import mac_of
 from bcmetal_drivers.redfish_sections import Sections
@@ -93,7 +93,7 @@ def _directories(tree: Tree) -> Mapping[str, object]:
 def _directory(doc: Doc, name: str) -> dict[str, object]:
     addresses = dig(doc, name, "ServiceAddresses")
     listed = [printable(str(address)[:256]) for address in addresses[:20]] if isinstance(addresses, list) else []
-    return {"enabled": dig(doc, name, "ServiceEnabled") is True, "addresses": listed}
+    return {"enabled": flag(doc, name, "ServiceEnabled") is True, "addresses": listed}
 
 
 def _network(tree: Tree, manager: Doc) -> list[dict[str, Any]]:
@@ -242,11 +242,11 @@ def set_service(tree: Tree, name: str, on: bool) -> None:
         if path is None or not isinstance(dig(doc, name), dict):
             continue
         found = True
-        if dig(doc, name, "ProtocolEnabled") is on:
+        if flag(doc, name, "ProtocolEnabled") is on:
             continue
         with tolerated(MaybeSent):
             tree.patch(path, {name: {"ProtocolEnabled": on}})
-        if dig(tree.find(path), name, "ProtocolEnabled") is not on:
+        if flag(tree.find(path), name, "ProtocolEnabled") is not on:
             raise NotAsAsked(f"{tree.door.origin}{path}: {name} is not {'on' if on else 'off'}")
     if not found:
         raise Unsupported(f"{tree.address}: the BMC shows no protocol {name}")
