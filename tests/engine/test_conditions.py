@@ -8,6 +8,7 @@ from bcmetal.decisions import SECOND, Micros
 from bcmetal.states import SideVerb, State, Verb
 from bcmetal.workflows.observing import SKEW_MS, skew_ms
 from bcmetal_drivers.emulated.faults import Rule
+from bcmetal_drivers.emulated.replies import NULL
 from crash.life import LIFE
 from emulated_site import OnASite, Site
 from emulated_site_config import ISO_SHA256
@@ -85,6 +86,21 @@ def test_a_medium_that_does_not_come_out_is_told_until_it_does(on_a_site: OnASit
         await site.settle()
         assert await site.state(node_id) is State.AVAILABLE
         assert "media" not in await site.conditions(node_id)
+
+    on_a_site(scenario)
+
+
+def test_a_medium_of_which_the_bmc_shows_nothing_goes_out_by_one_eject(on_a_site: OnASite) -> None:
+    async def scenario(site: Site) -> None:
+        node_id = await up_to(site, State.DEPLOYED)
+        bmc = site.rack.bmc("m1")
+        bmc.machine.insert("http://127.0.0.1:1/elsewhere.iso", ISO_SHA256)
+        unseen = {"Inserted": True, "Image": NULL, "ImageName": NULL, "ConnectedVia": NULL}
+        bmc.overlay({r"/redfish/v1/Systems/[^/]+/VirtualMedia/Cd$": unseen})
+        before = len(site.rack.writes)
+        assert await site.live(node_id, Verb.RELEASE) is State.AVAILABLE
+        assert bmc.machine.medium() is None
+        assert len([write for write in site.rack.writes[before:] if write.path.endswith("EjectMedia")]) == 1
 
     on_a_site(scenario)
 

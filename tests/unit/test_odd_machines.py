@@ -268,6 +268,25 @@ def test_a_slot_that_only_looks_filled_is_empty_and_takes_a_medium(shown: dict[s
         assert not [body for body in odd.written if body == {}]  # nothing was ejected
 
 
+@pytest.mark.parametrize("status", [None, 400, 404, 500])
+def test_a_slot_in_doubt_is_sent_one_eject_whatever_comes_of_it(status: int | None) -> None:
+    odd = with_slots(a_slot(MediaTypes=["CD"], Inserted=True), a_slot(f"{SLOTS}/2", MediaTypes=["CD"], Inserted=False))
+    odd.posted = lambda path, body: None  # it goes on to show the same
+    if status is not None:
+        odd.refuses = lambda method, path, body: error("Base.1.8.GeneralError", status=status)
+    with driven(odd) as (driver, bmc):
+        assert [(slot.inserted, slot.in_doubt) for slot in driver.inserted()] == [(False, True), (False, False)]
+        driver.eject()
+        assert [one.path for one in bmc.effects] == [f"{SLOTS}/1/Actions/VirtualMedia.EjectMedia"]
+
+
+def test_a_slot_that_says_that_nothing_is_connected_is_in_no_doubt() -> None:
+    odd = with_slots(a_slot(MediaTypes=["CD"], Inserted=True, ConnectedVia="NotConnected"))
+    with driven(odd) as (driver, bmc):
+        driver.eject()
+        assert bmc.effects == []
+
+
 @pytest.mark.parametrize(
     "shown",
     [

@@ -103,7 +103,10 @@ class VirtualMedia(Protocol):
         ...
 
     def eject(self) -> None:
-        """Empty every slot that holds something, for a CD or not, and read back: still inserted is NotAsAsked. Empty slots are success."""
+        """Empty every slot that holds something, for a CD or not, and read back: still inserted is NotAsAsked. Empty slots are success.
+
+        A slot in doubt is sent the eject as well, and whatever comes of that is success.
+        """
         ...
 
     def inserted(self) -> tuple[Slot, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -28,6 +29,7 @@ NOT_OPTICAL: Final = re.compile(r"floppy|usb|\bhd|hard|disk|removable|rdoc", re.
 SETTLES_S: Final = 2.0  # some BMCs show the new state a moment later
 PAYLOADS: Final = 6  # tries of one slot
 TRIES_AFTER_EJECT: Final = 3  # an insert fails with a 5xx while the eject still runs
+NOT_EJECTED: Final = (sushy.exceptions.HTTPError, Refused, MaybeSent)  # unless the slot is seen empty
 NOT_THIS_SLOT: Final = (400, 403, 404, 405, 409, 415, 501)
 
 
@@ -40,7 +42,7 @@ class Drive:
 
     @property
     def slot(self) -> Slot:
-        return Slot(self.path, self.image if self.inserted else None, self.inserted)
+        return Slot(self.path, self.image if self.inserted else None, self.inserted, self.in_doubt)
 
     @property
     def image(self) -> str | None:
@@ -61,6 +63,11 @@ class Drive:
         if said is None:
             return self.connected != "notconnected"
         return said or self.connected == "uri"
+
+    @property
+    def in_doubt(self) -> bool:
+        """It says that it is filled, and neither with what nor how: taken for empty, unless the BMC hides the URL."""
+        return self.image is None and not self.connected and flag(self.doc, "Inserted") is True
 
 
 def _is_optical(doc: Doc) -> bool:
@@ -118,8 +125,18 @@ def _slots(tree: Tree) -> tuple[tuple[Drive, ...], tuple[Drive, ...]]:
     return tuple(optical), tuple(others)
 
 
-def eject(tree: Tree) -> tuple[Drive, ...]:
-    """Empty them all; the slots for a CD that there are."""
+def eject(tree: Tree) -> None:
+    """Empty them all, and those in doubt as well: what becomes of that is not to be seen, and a refusal says nothing."""
+    for known in _emptied(tree):
+        if known.in_doubt:
+            current = Drive(known.path, tree.get(known.path))  # two paths may lead to one slot
+            with suppress(*NOT_EJECTED, TaskFailed, Unsupported):
+                if current.in_doubt:
+                    _send_eject(tree, current)
+
+
+def _emptied(tree: Tree) -> tuple[Drive, ...]:
+    """The slots for a CD that there are, after all that are seen to hold something were emptied."""
     optical, others = _slots(tree)
     for known in (*optical, *others):
         if known.inserted:
@@ -134,14 +151,8 @@ def _eject(tree: Tree, known: Drive) -> None:
         return
     trouble: Exception | None = None
     try:
-        target, own = action_target(current.doc, EJECT), own_action(current.doc)
-        if target:
-            tree.act(target)
-        elif own is not None:
-            tree.act(own.target, own.body(None))
-        else:
-            tree.patch(current.path, {"Image": None, "Inserted": False})
-    except (sushy.exceptions.HTTPError, Refused, MaybeSent) as error:
+        _send_eject(tree, current)
+    except NOT_EJECTED as error:
         trouble = error
     shown = _settled(tree, current.path, lambda drive: not drive.inserted)
     if shown is None or not shown.inserted:
@@ -151,10 +162,20 @@ def _eject(tree: Tree, known: Drive) -> None:
     raise NotAsAsked(f"{tree.door.origin}{current.path}: ejected, and it still shows a medium")
 
 
+def _send_eject(tree: Tree, known: Drive) -> None:
+    target, own = action_target(known.doc, EJECT), own_action(known.doc)
+    if target:
+        tree.act(target)
+    elif own is not None:
+        tree.act(own.target, own.body(None))
+    else:
+        tree.patch(known.path, {"Image": None, "Inserted": False})
+
+
 def insert(tree: Tree, url: str) -> Slot:
     """Eject, insert, look, over the slots until one takes it. Raises NotAsAsked when the slot shows something else."""
     switch_on(tree)
-    slots = eject(tree)
+    slots = _emptied(tree)
     refused: Exception | None = None
     for known in sorted(slots, key=_last_tried):
         try:

@@ -54,11 +54,12 @@ class BootOverride:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One virtual-media slot. `url` is None when nothing is inserted."""
+    """One virtual-media slot. `url` is None when nothing is inserted; `in_doubt`: it says that it is filled, and neither with what nor how."""
 
     path: str
     url: str | None
     inserted: bool
+    in_doubt: bool = False
 
     def shows(self, url: str) -> bool:
         """Whether this medium is in it. Some makers show the name of the image only: paths are made so that names are never the same."""

@@ -104,6 +104,9 @@ async def eject_media(m: Machine) -> Outcome:
         slots = await m.look(need(m.bmc, VirtualMedia).inserted)
         if any(slot.inserted or slot.url for slot in slots):
             return await _eject(m)
+        if any(slot.in_doubt for slot in slots) and not m.memo.get("ejected_in_doubt"):
+            m.remember(ejected_in_doubt=True)  # whether something went out is not to be seen: once is all that helps
+            return await _eject(m)
     except Unsupported:  # this model has no slot that could hold a medium of ours
         return Done()
     m.condition("media", "ok")
