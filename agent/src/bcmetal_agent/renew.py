@@ -41,9 +41,8 @@ class Renewer:
         answer: RenewAnswer
         if self.clock.now() < identity.not_after:
             answer = self._as_a_node(identity, attempt)
-            if (
-                isinstance(answer, RetryLater) and answer.cut
-            ):  # perhaps past its end by the server's clock, which counts
+            # perhaps past its end by the server's clock, which counts
+            if isinstance(answer, RetryLater) and answer.cut:
                 answer = _better(answer, self._past_the_end(identity, csr))
         else:
             answer = self._past_the_end(identity, csr)

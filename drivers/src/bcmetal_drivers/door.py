@@ -341,9 +341,8 @@ class Door:
             return self._send(method, path, {**more, **proof}, body)
 
         answer = sent()
-        while (
-            answer.status_code == 401
-        ):  # ends: a token that expired, then one that is refused at once, then Basic, which raises
+        # ends: a token that expired, then one that is refused at once, then Basic, which raises
+        while answer.status_code == 401:
             session.refused(answer)
             answer = sent()
         session.accepted()

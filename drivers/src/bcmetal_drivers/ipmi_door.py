@@ -167,9 +167,8 @@ class IpmiDoor:
         fresh = self._session is None
         answer = self._try_read(command, data, doubtful=not fresh)
         if answer is None and not fresh:
-            answer = self._try_read(
-                command, data, doubtful=False
-            )  # the BMC may have forgotten the session: under a new login
+            # the BMC may have forgotten the session: under a new login
+            answer = self._try_read(command, data, doubtful=False)
         if answer is None:
             self._in_time(command)
             raise TimedOut(f"{self.address}: {command.name} was not answered")

@@ -279,9 +279,8 @@ class Line:
         sock = self._sock
         if sock is not None:
             with suppress(OSError):
-                socket.socket.shutdown(
-                    sock, socket.SHUT_RDWR
-                )  # not TLS's own: that one is used by the thread that reads
+                # not TLS's own: that one is used by the thread that reads
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
     def _open_socket(self) -> socket.socket:
         if self._sock is None:

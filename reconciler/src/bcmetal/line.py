@@ -168,9 +168,8 @@ class Lines:
         idle = [key for key, one in self._open.items() if now - one.used_at_s > older_s and not one.callers]
         closed = 0
         for bmc_id, system_path in idle:
-            if self.lock(
-                bmc_id
-            ).locked():  # by a call, which may go on for long: nobody else's session waits for its end
+            # by a call, which may go on for long: nobody else's session waits for its end
+            if self.lock(bmc_id).locked():
                 continue
             async with self.lock(bmc_id):
                 entry = self._open.get((bmc_id, system_path))

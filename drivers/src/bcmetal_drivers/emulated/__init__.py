@@ -14,8 +14,8 @@
         bmc.machine.drives[serial].holds_data       # the truth, whatever the BMC shows
         rack.writes                                 # each write that reached a BMC, logins as kind "session"
         bmc.set(session_limit=1)                    # settings of this BMC, while it runs: quirks.Quirks, ipmi.IpmiFront.set
-    bmc.behave("supermicro", "flaky")           # what real BMCs do, by name: behaviours.REGISTRY
-    bmc.overlay({path: merge_patch})            # over its documents: replies.Overlay
+        bmc.behave("supermicro", "flaky")           # what real BMCs do, by name: behaviours.REGISTRY
+        bmc.overlay({path: merge_patch})            # over its documents: replies.Overlay
 
 Machines (`machine`) stand behind Redfish (`front`: sushy-tools' own application with a layer of ours) and IPMI (`ipmi`) alike. Rules
 are in `faults`. Nothing runs in the background: what is due by `Rack(clock=…)` takes place at the next look.

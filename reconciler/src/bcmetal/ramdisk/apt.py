@@ -105,7 +105,10 @@ class Apt:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """apt gives up at a lock that another apt holds; builds that share a folder wait for each other here."""
+        """For fetching the lists: apt gives up at a lock that another apt holds, and builds that share a folder wait for each other here.
+
+        What else is done here needs no lock: package files are downloaded into a folder of each build's own.
+        """
         with open(self.folder / "lock", "ab") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
