@@ -73,6 +73,7 @@ class Nics:
 
     def read(self, look: Look) -> None:
         """What came before an error stays."""
+        failed = len(look.reading.failed)
         listed = list(look.reading.documents(link(look.system, "EthernetInterfaces")))
         own = [(path, doc) for path, doc in listed if not _is_to_the_bmc(path, doc)]
         for path, doc in own:
@@ -83,7 +84,8 @@ class Nics:
             self._card(look.reading, path, adapter)
         if not self._by_mac:
             self._virtual(own)
-        if not self._by_mac:
+        # a list that cannot be read now is not an empty one
+        if not self._by_mac and len(look.reading.failed) == failed:
             self._started_from(look)
 
     def _virtual(self, interfaces: Iterable[tuple[str, Doc]]) -> None:
