@@ -15,14 +15,21 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from api.site import Site
+from api.site import POOL, Site
 from bcmetal.api.app import build_app
 from bcmetal.clock import SystemClock
-from bcmetal.doctor import Doctor
+from bcmetal.diagnosis import Seen
+from bcmetal.doctor import Doctor, Visit
 from bcmetal.line import Lines
+from bcmetal.settings import Settings
 from bcmetal.store.logins import stranger
 from bcmetal_drivers.address import parse
+from bcmetal_drivers.connection import BmcAddress, Trust, TrustKind
+from bcmetal_drivers.emulated.faults import Rule
 from bcmetal_drivers.emulated.rack import EmulatedBmc, Rack
+from bcmetal_drivers.errors import Unreachable
+from bcmetal_drivers.first_look import RedfishSeen
+from bcmetal_drivers.ipmi_offered import IpmiSeen
 from in_process import Answered
 from raw_bmc import RawBmc, Script, a_certificate, a_raw_bmc, answer
 
@@ -31,19 +38,19 @@ WRONG = secrets.token_hex(8)
 
 
 @contextmanager
-def a_doctor(site: Site, resolved: Sequence[str] = ()) -> Iterator[None]:
-    """At a site whose BMCs are on loopback. `resolved`: what every host name leads to."""
+def a_doctor(site: Site, resolved: Sequence[str] = (), settings: Settings | None = None) -> Iterator[Doctor]:
+    """At a site whose BMCs are on loopback. `resolved`: what every host name leads to. `settings`: what it finds when it logs in."""
 
     def resolver(host: str, port: int) -> Sequence[str]:
         if not resolved:
             raise OSError(host)
         return resolved
 
-    lines = Lines(site.store, SystemClock(), site.vault, lambda: site.settings)
+    lines = Lines(site.store, SystemClock(), site.vault, lambda: settings or site.settings)
     made = Doctor(lines, resolver)
     site.app = build_app(replace(site.services, doctor=made))
     try:
-        yield
+        yield made
     finally:
         made.close()
         site.run(lines.close())
@@ -281,6 +288,65 @@ def _counted(site: Site, bmc_id: str) -> int:
     return int(site.read(lambda c: c.execute(counting, {"bmc_id": bmc_id}).scalar_one()))
 
 
+def test_the_same_bmc_by_name_and_by_address_has_one_budget(site: Site, tmp_path: Path) -> None:
+    site.change(lambda doc: doc["networks"]["bmc"].update(cidrs=["10.20.0.0/16", "127.0.0.0/8"]))
+    with a_bmc() as bmc:
+        host, port = parse(bmc.address).host, parse(bmc.address).port
+        site.change(lambda doc: doc["networks"].update(loop={"cidrs": ["10.40.0.0/16"], "tls": "pin-first"}))
+        with_a_credential(site, tmp_path, bmc.username, WRONG)
+        asked: dict[str, Any] = {"tls": {"fingerprint": bmc.fingerprint}, "credentialRef": "fleet"}
+        by_name = f"a.bmc.example:{port}"
+        with a_doctor(site, [host]):
+            logins = [seen(site, address, **asked)["login"] for address in (by_name, at(bmc), by_name, at(bmc))]
+            assert [one["trouble"]["code"] for one in logins][2:] == ["login-budget", "login-budget"]
+            assert _counted(site, stranger(host)) == 4
+            node = site.metal("enroll", {"bmc": {"address": by_name, **asked}, "inspect": False})
+            assert node.status == 200, node.raw
+            assert _counted(site, stranger(host)) == 0
+            assert seen(site, by_name, **asked)["login"]["trouble"]["code"] == "login-budget"
+
+
+def test_a_lock_that_shows_when_accounts_are_read_is_told_and_counts(there: Site, tmp_path: Path) -> None:
+    with a_bmc() as bmc:
+        with_a_credential(there, tmp_path, bmc.username, bmc.password.get_secret_value())
+        asked: dict[str, Any] = {"tls": {"fingerprint": bmc.fingerprint}, "credentialRef": "fleet"}
+        bmc.rule(Rule(action="refuse", method="GET", path="/Accounts$", status=403, message="The account is locked."))
+        troubles = [seen(there, at(bmc), **asked)["login"]["trouble"] for _ in range(2)]
+    assert [one["code"] for one in troubles] == ["bmc-locked-out"] * 2
+    assert "the next login is tried in" in troubles[1]["message"], "the BMC is left alone"
+
+
+def test_a_credential_that_is_taken_away_meanwhile_is_not_sent(there: Site, tmp_path: Path) -> None:
+    with raw(lambda _: [answer(a_root())], tmp_path) as bmc:
+        fingerprint = seen(there, f"127.0.0.1:{bmc.port}")["redfish"]["certificate"]["fingerprint"]
+        there.change(lambda doc: doc["credentials"].clear())
+        none = there.settings
+        with_a_credential(there, tmp_path, "admin", WRONG)
+        with a_doctor(there, settings=none):
+            asked = {"tls": {"fingerprint": fingerprint}, "credentialRef": "fleet"}
+            login = seen(there, f"127.0.0.1:{bmc.port}", **asked)["login"]
+    assert (login["ok"], login["trouble"]["code"]) == (False, "credential-not-for-here")
+    assert "no credential fleet" in login["trouble"]["message"]
+    _harmless(bmc)
+
+
+def test_a_login_goes_by_the_protocol_that_the_address_names(there: Site, tmp_path: Path) -> None:
+    """Where both are there, or the other one alone."""
+    pool, network = there.settings.pools[POOL], there.settings.networks["loop"]
+    with a_doctor(there) as doctor, a_bmc(ipmi=True) as ipmi, raw(lambda _: [answer(a_root())], tmp_path) as other:
+        with_a_credential(there, tmp_path, ipmi.username, ipmi.password.get_secret_value())
+        place = parse(ipmi.address)
+        redfish = BmcAddress("redfish", "127.0.0.1", other.port)
+        both = Seen(place.host, RedfishSeen(redfish), IpmiSeen(), ipmi.address, there.now(), trusted=False)
+        login = there.run(doctor.log_in(Visit(place, network, None), both, "fleet", pool))
+        assert login["ok"], login
+        down = replace(both, redfish=RedfishSeen(redfish, trouble=Unreachable("down")))
+        visit = Visit(redfish, network, Trust(TrustKind.SYSTEM))
+        login = there.run(doctor.log_in(visit, down, "fleet", pool))
+        assert (login["ok"], login["trouble"]["code"]) == (False, "bmc-unreachable")
+        assert other.connections == 0
+
+
 # ---------------------------------------------------------------- where nobody is let look
 
 
@@ -300,6 +366,16 @@ def test_only_addresses_of_the_bmcs_networks_are_looked_at(there: Site) -> None:
         answered = look(there, address)
         assert (answered.status, answered.code) == (400, "INVALID_INPUT"), answered.raw
         assert answered.error["details"]["faults"][0]["field"] == "bmc.address"
+
+
+def test_a_wide_network_opens_no_range_for_special_uses(site: Site, tmp_path: Path) -> None:
+    site.change(lambda doc: doc["networks"].update(wide={"cidrs": ["0.0.0.0/0", "::/0"], "tls": "pin-first"}))
+    with a_doctor(site), raw(lambda _: [answer(a_root())], tmp_path) as bmc:
+        for host in ("127.0.0.1", "[::ffff:127.0.0.1]"):
+            answered = look(site, f"{host}:{bmc.port}")
+            assert (answered.status, answered.code) == (400, "INVALID_INPUT"), answered.raw
+            assert "special uses" in str(answered.error)
+        assert bmc.connections == 0
 
 
 def test_a_listed_name_that_leads_elsewhere_is_refused(site: Site, tmp_path: Path) -> None:

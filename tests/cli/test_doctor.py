@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bcmetal.cli.doctor import _show_next
 from bcmetal.demo.images import Image, ImageServer
 from bcmetal.demo.iso import make_iso
 from bcmetal.demo.process import DaemonProcess
@@ -35,6 +36,8 @@ def test_a_redfish_bmc_is_told_and_the_command_that_follows_enrols_it(site: Site
     )
     assert "Redfish: yes" in told.out
     assert "IPMI: no" in told.out
+    assert "node enroll" not in told.out, "its network verifies, and no CA is known here"
+    told = run("doctor", bare(bmc), "--fingerprint", bmc.fingerprint)
     following = next(line for line in told.out.splitlines() if line.startswith("next: "))
     words = shlex.split(following.removeprefix("next: bcmetal ").replace("--credential NAME", ""))
     password = bmc.password.get_secret_value() + "\n"
@@ -73,6 +76,29 @@ def test_another_certificate_than_the_one_given_is_not_proposed_for_enrolment(si
     assert told.code == 0
     assert "warning: the certificate is not trusted" in told.out
     assert "node enroll" not in told.out
+
+
+def test_a_certificate_of_another_ca_is_not_proposed_for_a_pin_and_the_right_ca_stays(
+    site: Site, run: Run, tmp_path: Path
+) -> None:
+    bmc = site.redfish[2]
+    right, wrong = tmp_path / "right.pem", tmp_path / "wrong.pem"
+    right.write_text(bmc.ca_pem)
+    wrong.write_text(site.redfish[1].ca_pem)
+    refused = run("doctor", bare(bmc), "--ca", str(wrong))
+    assert "warning: the certificate is not trusted" in refused.out
+    assert "node enroll" not in refused.out
+    told = run("doctor", bare(bmc), "--ca", str(right))
+    assert f"next: bcmetal node enroll {bare(bmc)} --ca {right} --credential NAME --wait" in told.out
+
+
+def test_what_follows_is_of_the_protocol_that_the_address_names(capsys: pytest.CaptureFixture[str]) -> None:
+    redfish = {"there": True, "certificate": {"trusted": None, "fingerprint": "0" * 64}}
+    _show_next({"redfish": redfish, "ipmi": {"there": True}}, "ipmi://10.20.3.18", "fleet", None, None)
+    assert capsys.readouterr().out == "next: bcmetal node enroll ipmi://10.20.3.18 --credential fleet --wait\n"
+    down = {"there": False, "certificate": None}
+    _show_next({"redfish": down, "ipmi": {"there": True}}, "redfish://10.20.3.18", "fleet", None, None)
+    assert capsys.readouterr().out == ""
 
 
 def test_a_login_with_a_credential_of_the_configuration_is_told_and_a_refused_one_fails(tmp_path: Path) -> None:

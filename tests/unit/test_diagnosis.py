@@ -7,7 +7,8 @@ import random
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -87,3 +88,55 @@ def test_ipmi_answers_of_any_bytes_are_read_or_are_no_ipmi() -> None:
         theres.add(seen.there)
         assert all(0 <= suite <= 255 for suite in seen.suites or ())
     assert theres == {True, False}
+
+
+@contextmanager
+def a_bmc_that_tells_suites(tell: Callable[[socket.socket, bytes, tuple[str, int]], bool]) -> Iterator[int]:
+    """It speaks IPMI 2.0; `tell` answers what is asked of suites, and whether it goes on; its port."""
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sock.bind(("127.0.0.1", 0))
+    sock.settimeout(10)
+    number = sock.getsockname()[1]
+
+    def serve() -> None:
+        with sock:
+            while True:
+                packet, where = sock.recvfrom(1024)
+                if packet == b"over":
+                    return
+                if packet[4] == 6:
+                    if not tell(sock, packet, where):
+                        return
+                    continue
+                message = bytes((0x81, 0x1C, 0, 0x20, packet[18], packet[19], 0, 0x0E, 0x80, 0x00, 0x02))
+                sock.sendto(packet[:13] + b"\x00" + message + bytes(5), where)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield number
+    finally:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as last:
+            last.sendto(b"over", ("127.0.0.1", number))
+        thread.join()
+
+
+def test_a_bmc_that_tells_its_suites_slowly_holds_nobody_up_and_what_it_told_before_stays() -> None:
+    def tell(sock: socket.socket, packet: bytes, where: tuple[str, int]) -> bool:
+        time.sleep(0.3)
+        message = bytes((0x81, 0x1C, 0, 0x20, packet[20], packet[21], 0, 0x0E)) + bytes(16) + b"\x00"
+        sock.sendto(packet[:14] + bytes(2) + message, where)
+        return True
+
+    with a_bmc_that_tells_suites(tell) as port:
+        begun_s = time.monotonic()
+        seen = ipmi_seen("127.0.0.1", port, total_s=1.0)
+        took_s = time.monotonic() - begun_s
+    assert took_s < 3
+    assert (seen.there, seen.v2_0, seen.suites) == (True, True, None)
+
+
+def test_a_bmc_that_is_gone_when_its_suites_are_asked_is_there_as_far_as_it_told() -> None:
+    with a_bmc_that_tells_suites(lambda *_: False) as port:
+        seen = ipmi_seen("127.0.0.1", port)
+    assert (seen.there, seen.v2_0, seen.suites) == (True, True, None)

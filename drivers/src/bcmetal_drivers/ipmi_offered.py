@@ -18,6 +18,7 @@ TELLS_NOTHING_OF_2_0: Final = 0xCC
 THIS_CHANNEL, ADMINISTRATOR = 0x0E, 0x04
 PARTS: Final = 64  # of the list of suites, 16 bytes each
 WAITS_S: Final = (0.6, 0.9, 1.5)
+TOTAL_S: Final = 8.0  # for all questions together
 KINDS: Final = ((0x01, "none"), (0x02, "md2"), (0x04, "md5"), (0x10, "password"), (0x20, "oem"))
 RECORD, OEM_RECORD = 0xC0, 0xC1
 
@@ -40,13 +41,13 @@ class IpmiSeen:
         return self.trouble is None
 
 
-def ipmi_seen(where: str, port: int) -> IpmiSeen:
-    """`where` is a literal address."""
+def ipmi_seen(where: str, port: int, total_s: float = TOTAL_S) -> IpmiSeen:
+    """`where` is a literal address. What was told before `total_s` is over stays."""
     family = socket.AF_INET6 if ":" in where else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as sock:
         try:
             sock.connect((where, port))
-            return _asked(_Outside(sock, f"ipmi at {where}:{port}"))
+            return _asked(_Outside(sock, f"ipmi at {where}:{port}", total_s))
         except DriverError as error:
             return IpmiSeen(trouble=error)
         except OSError as error:
@@ -64,7 +65,7 @@ def _asked(outside: _Outside) -> IpmiSeen:
     v2_0 = tells_more and bool(data[3] & 0x02)
     suites: tuple[int, ...] | None = None
     if v2_0:
-        with suppress(DriverError):
+        with suppress(DriverError, OSError):
             suites = _suites(outside)
     return IpmiSeen(
         v1_5=not tells_more or bool(data[3] & 0x01),
@@ -101,8 +102,9 @@ def _suites(outside: _Outside) -> tuple[int, ...] | None:
 class _Outside:
     """Questions outside of any session, one after another."""
 
-    def __init__(self, sock: socket.socket, where: str) -> None:
+    def __init__(self, sock: socket.socket, where: str, total_s: float) -> None:
         self.where = where
+        self._over_at_s = time.monotonic() + total_s
         self._sock = sock
         self._sequence = secrets.randbelow(0x40)
 
@@ -115,9 +117,12 @@ class _Outside:
             packet = b"\x06\x00\xff\x07\x06\x00" + bytes(8) + len(message).to_bytes(2, "little") + message
         else:
             packet = b"\x06\x00\xff\x07\x00" + bytes(8) + bytes((len(message),)) + message
+        begun_s = time.monotonic()
         for wait_s in WAITS_S:
+            if time.monotonic() >= self._over_at_s:
+                break
             self._sock.send(packet)
-            until = time.monotonic() + wait_s
+            until = min(time.monotonic() + wait_s, self._over_at_s)
             while (left := until - time.monotonic()) > 0:
                 self._sock.settimeout(left)
                 try:
@@ -126,7 +131,7 @@ class _Outside:
                     break
                 if answer is not None:
                     return answer
-        raise TimedOut(f"{self.where}: no answer within {sum(WAITS_S):g} s")
+        raise TimedOut(f"{self.where}: no answer within {time.monotonic() - begun_s:.1f} s")
 
     def _read(self, packet: bytes, command: int) -> tuple[int, bytes] | None:
         """None for what is no answer to this question."""

@@ -14,10 +14,19 @@ from typing import Any, Final
 from sqlalchemy import Connection
 
 from bcmetal.attempts import Attempts
-from bcmetal.boot.outbound import AddressRefused, NoConnection, Resolver, Target, literal, permitted_addresses, resolve
+from bcmetal.boot.outbound import (
+    AddressRefused,
+    NoConnection,
+    Resolver,
+    Target,
+    literal,
+    permitted,
+    permitted_addresses,
+    resolve,
+)
 from bcmetal.diagnosis import Seen, behaviour, trouble_of
 from bcmetal.errors import Fault, InvalidInput, RateLimited, VaultError
-from bcmetal.line import Lines, limits_for
+from bcmetal.line import Lines, NotForThisBmc, for_network, limits_for
 from bcmetal.opened import Secrets
 from bcmetal.settings import Network, Pool
 from bcmetal.store import bmcs, logins, sealed
@@ -25,7 +34,7 @@ from bcmetal.store.values import Json, Sealed
 from bcmetal.text import clean
 from bcmetal_drivers.capabilities import AccountControl, Accounts, Bmc, Inventories, Remembers, need
 from bcmetal_drivers.connection import BmcAddress, Credential, Limits, Trust
-from bcmetal_drivers.errors import DriverError, Unreachable
+from bcmetal_drivers.errors import DriverError, LockedOut, RejectedCredentials, Unreachable
 from bcmetal_drivers.first_look import known_behaviours, redfish_seen
 from bcmetal_drivers.ipmi_offered import ipmi_seen
 from bcmetal_drivers.lacking import lacks
@@ -33,6 +42,7 @@ from bcmetal_drivers.resources import Inventory
 from bcmetal_drivers.schemes import IPMI, REDFISH, REDFISH_HTTP, SCHEMES, family_of
 
 AT_ONCE: Final = 4
+RESOLVE_S: Final = 3.0
 LOOK: Final = Limits(connect_s=4.0, read_s=6.0, total_s=8.0)
 
 
@@ -60,7 +70,7 @@ class Doctor:
     def __init__(self, lines: Lines, resolver: Resolver = resolve) -> None:
         self._lines = lines
         self._resolver = resolver
-        self._threads = ThreadPoolExecutor(2 * AT_ONCE, thread_name_prefix="doctor")
+        self._threads = ThreadPoolExecutor(3 * AT_ONCE, thread_name_prefix="doctor")
         self._visits = 0
 
     def close(self) -> None:
@@ -93,11 +103,14 @@ class Doctor:
     def _resolved(self, visit: Visit) -> str:
         """One address, which is the one that is connected to from here on."""
         host = visit.address.host
-        if literal(host) is not None:
+        own = literal(host)
+        if own is not None:
+            if not permitted(own, True, visit.network.cidrs):
+                text = "lies in a range for special uses (loopback, metadata of a cloud, …): give the BMC's own address, or add cidrs within that range to its network"
+                raise InvalidInput([Fault("bmc.address", text)])
             return host
-        target = Target("https", host, SCHEMES[REDFISH].port, "/")
         try:
-            return str(permitted_addresses(target, (*visit.network.names, *visit.network.cidrs), self._resolver)[0])
+            return self._first(host, visit.network)
         except NoConnection:
             raise InvalidInput(
                 [Fault("bmc.address", "the host's name is not found: give the BMC's IP address")]
@@ -105,6 +118,20 @@ class Doctor:
         except AddressRefused:
             text = "the host's name leads to an address that its network does not allow: add that to the network's cidrs, or give the right address"
             raise InvalidInput([Fault("bmc.address", text)]) from None
+
+    def _first(self, name: str, network: Network) -> str:
+        target = Target("https", name, SCHEMES[REDFISH].port, "/")
+        return str(permitted_addresses(target, (*network.names, *network.cidrs), self._resolver)[0])
+
+    async def hosts(self, host: str, network: Network) -> tuple[str, ...]:
+        """The host as it is written, and the address that it leads to now, where that is found soon."""
+        if literal(host) is not None:
+            return (host,)
+        finding = asyncio.get_running_loop().run_in_executor(self._threads, self._first, host, network)
+        try:
+            return host, await asyncio.wait_for(finding, RESOLVE_S)
+        except (NoConnection, AddressRefused, TimeoutError):
+            return (host,)
 
     # ------------------------------------------------------------ with one
 
@@ -122,10 +149,9 @@ class Doctor:
         lines = self._lines
         if seen.redfish.mistrust is not None:
             raise seen.redfish.mistrust
-        found = lines.settings().credentials[name]
-        credential = Credential(found.username or "", found.password_from(lines.vault))
-        address, trust = _speaks(seen)
-        bmc_id, rows = await lines.store.read(_known, (visit.address.host, seen.address), address)
+        address, trust = _speaks(seen, family_of(visit.address.scheme))
+        credential = self._named(name, visit, trust if address.scheme == IPMI else visit.trust)
+        bmc_id, rows = await lines.store.read(_known, visit.address.host, address)
         attempts = Attempts(lines.store, lines.clock, lines.vault, None, Secrets(lines.vault, rows, "", "").rows())
         limits = limits_for(lines.limits, pool, write_allowed=False)
 
@@ -140,22 +166,30 @@ class Doctor:
         login = attempts.login(bmc_id, credential)
         return await lines.spend(attempts, login, lambda: loop.run_in_executor(self._threads, once))
 
+    def _named(self, name: str, visit: Visit, trust: Trust | None) -> Credential:
+        """By the configuration as it is now. Raises NotForThisBmc."""
+        found = for_network(self._lines.settings(), name, visit.network.name, trust.kind.value if trust else "")
+        if found.of_one_machine:
+            raise NotForThisBmc(f"credential {name} is a list of labels, which are for an enrolment")
+        return Credential(found.username or "", found.password_from(self._lines.vault))
 
-def _speaks(seen: Seen) -> tuple[BmcAddress, Trust]:
-    """Redfish where it is, by the very certificate that was seen and found good."""
-    if seen.redfish.there:
+
+def _speaks(seen: Seen, family: str) -> tuple[BmcAddress, Trust]:
+    """The protocol that the address named; of a bare one Redfish where it is, by the very certificate that was seen and found good."""
+    if family != IPMI and seen.redfish.there:
         return seen.redfish.address, seen.redfish.pinned
-    if seen.ipmi.there:
+    if family != REDFISH and seen.ipmi.there:
         scheme, _, rest = seen.ipmi_at.partition("://")
         return BmcAddress(scheme, seen.address, int(rest.rpartition(":")[2])), Trust()
-    raise Unreachable(f"{seen.address}: neither Redfish nor IPMI answers there")
+    trouble = {REDFISH: seen.redfish.trouble, IPMI: seen.ipmi.trouble}.get(family)
+    raise trouble or Unreachable(f"{seen.address}: neither Redfish nor IPMI answers there")
 
 
-def _known(c: Connection, hosts: Sequence[str], address: BmcAddress) -> tuple[str, Sequence[Sealed]]:
-    """Under which id its logins are counted, and what is sealed for it: it may be enrolled."""
-    bmc_id = bmcs.at(c, hosts, address.port)
+def _known(c: Connection, typed: str, address: BmcAddress) -> tuple[str, Sequence[Sealed]]:
+    """Under which id its logins are counted, and what is sealed for it: it may be enrolled, under either. A stranger's are counted by address."""
+    bmc_id = bmcs.at(c, (typed, address.host), address.port)
     if bmc_id is None:
-        return logins.stranger(hosts[0]), ()
+        return logins.stranger(address.host), ()
     return bmc_id, sealed.get(c, "bmc", bmc_id)
 
 
@@ -191,6 +225,8 @@ def _account(bmc: Bmc, username: str) -> Json | None:
     """Of the credential's own; None where the BMC does not show it."""
     try:
         found = next((one for one in need(bmc, Accounts).accounts() if one.username == username), None)
+    except (RejectedCredentials, LockedOut):  # a login that counts
+        raise
     except DriverError:
         return None
     if found is None:
@@ -207,6 +243,8 @@ def _account(bmc: Bmc, username: str) -> Json | None:
 def _policy(bmc: Bmc) -> Json | None:
     try:
         rules = need(bmc, AccountControl).account_policy()
+    except (RejectedCredentials, LockedOut):
+        raise
     except DriverError:
         return None
     return {

@@ -59,6 +59,18 @@ class NotForThisBmc(Permanent):
     code = "credential-not-for-here"
 
 
+def for_network(settings: Settings, credential: str, network: str, trust_kind: str) -> NamedCredential:
+    """A credential of the configuration, for a BMC in this network. Raises NotForThisBmc."""
+    found = settings.credentials.get(credential)
+    if found is None:
+        raise NotForThisBmc(f"the configuration has no credential {credential}")
+    if network not in found.networks:
+        raise NotForThisBmc(f"credential {credential} is not for the network of this BMC")
+    if not found.of_one_machine and trust_kind not in PROVEN:
+        raise NotForThisBmc(f"credential {credential} is sent only over TLS, to a pinned or verified certificate")
+    return found
+
+
 @dataclass(slots=True)
 class _Open:
     key: tuple[object, ...]
@@ -229,14 +241,8 @@ class BoundLine:
     def _found(self, credential: str) -> NamedCredential:
         """Raises NotForThisBmc, also where the configuration was changed since it was used last."""
         bmc = self._node.bmc
-        found = self._lines.settings().credentials.get(credential)
-        if found is None:
-            raise NotForThisBmc(f"the configuration has no credential {credential}")
-        if bmc is None or bmc.network not in found.networks:
-            raise NotForThisBmc(f"credential {credential} is not for the network of this BMC")
-        if not found.of_one_machine and bmc.trust_kind not in PROVEN:
-            raise NotForThisBmc(f"credential {credential} is sent only over TLS, to a pinned or verified certificate")
-        return found
+        network, trust_kind = ("", "") if bmc is None else (bmc.network, bmc.trust_kind)
+        return for_network(self._lines.settings(), credential, network, trust_kind)
 
     def sealed_for(self, host: str, trust_kind: str, trust_value: str) -> Sequence[PutSealed]:
         binding = bmc_binding(host, trust_kind, trust_value)

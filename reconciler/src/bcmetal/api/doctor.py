@@ -16,7 +16,7 @@ from bcmetal.settings_grants import Action
 from bcmetal.store import audit
 from bcmetal.store.values import Json
 from bcmetal_drivers.connection import Trust, TrustKind
-from bcmetal_drivers.schemes import IPMI
+from bcmetal_drivers.schemes import IPMI, family_of
 
 NO_DOCTOR: Final = "no-doctor-here"
 NOT_FOR_HERE: Final = "credential-not-for-here"
@@ -59,7 +59,9 @@ def _credential_faults(call: Call[models.Doctor], name: str, place: Place) -> li
 
 
 async def _examined(call: Call[models.Doctor], there: Doctor, place: Place, name: str | None) -> Json:
-    trust = None if place.trust_kind == PIN_FIRST else Trust(TrustKind(place.trust_kind), place.trust_value)
+    of_ipmi = family_of(place.address.scheme) == IPMI  # whose trust says nothing of the Redfish beside it
+    unsaid = of_ipmi or place.trust_kind == PIN_FIRST
+    trust = None if unsaid else Trust(TrustKind(place.trust_kind), place.trust_value)
     visit = Visit(place.address, place.network, trust)
     seen = await there.look(visit)
     found: dict[str, Any] = {"network": place.network.name, **shown(seen), "login": None}
@@ -73,8 +75,10 @@ async def _examined(call: Call[models.Doctor], there: Doctor, place: Place, name
 
 
 def _as_seen(call: Call[models.Doctor], place: Place, seen: Seen) -> Place:
-    """Of a bare address it is known now what speaks there."""
+    """Of a bare address it is known now what speaks there. One with a scheme says itself what is spoken."""
+    if place.address.scheme:
+        return place
     if not seen.redfish.there:
-        of_ipmi, _ = place_of(call.settings, call.input.bmc.address, None if place.address.scheme else IPMI)
+        of_ipmi, _ = place_of(call.settings, call.input.bmc.address, IPMI)
         return of_ipmi or place
     return replace(place, address=replace(place.address, scheme=seen.redfish.address.scheme))

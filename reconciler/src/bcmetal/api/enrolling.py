@@ -69,6 +69,7 @@ async def enroll(call: Call[models.Enroll]) -> Json:
     refuse(faults)
     if place is None:
         raise Internal("no place and no fault")
+    hosts = await _hosts(call, place)
     for _ in range(ATTEMPTS):
         done = await replayed(call)
         if done is not None:
@@ -76,7 +77,7 @@ async def enroll(call: Call[models.Enroll]) -> Json:
         new = _new_node(call, place)
         operation_id = call.new_id("op")
         try:
-            await call.store.write(_enroll, call, new, operation_id)
+            await call.store.write(_enroll, call, new, operation_id, hosts)
         except Conflict as error:  # perhaps with a twin of this very call, which is then what answers
             if not isinstance(error, Lost) and await replayed(call) is None:
                 raise
@@ -84,6 +85,14 @@ async def enroll(call: Call[models.Enroll]) -> Json:
         call.services.wake(new.node_id)
         return await answer(call, new.node_id, operation_id)
     raise Unavailable
+
+
+async def _hosts(call: Call[models.Enroll], place: Place) -> tuple[str, ...]:
+    """Under which logins at this BMC were counted before: as it is written, and by the address that a name leads to."""
+    host = place.address.host
+    if call.services.doctor is None or not await call.store.read(logins.of_strangers):
+        return (host,)
+    return await call.services.doctor.hosts(host, place.network)
 
 
 def _new_node(call: Call[models.Enroll], place: Place) -> NewNode:
@@ -120,13 +129,13 @@ def _json(model: models_words.Input | None) -> dict[str, Any] | None:
     return None if model is None else model.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-def _enroll(c: Connection, call: Call[models.Enroll], new: NewNode, operation_id: str) -> None:
+def _enroll(c: Connection, call: Call[models.Enroll], new: NewNode, operation_id: str, hosts: Sequence[str]) -> None:
     """Node, BMC, its secrets, and the inspect that follows: one transaction."""
     nodes.insert(c, new, call.now)
     row = nodes.get(c, new.node_id)
     if row is None or row.bmc is None:
         raise Internal("a node that was just inserted is not there")
-    logins.move(c, row.bmc.host, row.bmc.bmc_id)
+    logins.move(c, hosts, row.bmc.bmc_id)
     _keep_secrets(c, call, new, row.bmc)
     shown = views.address(new.bmc.scheme, new.bmc.host, new.bmc.port, new.system_path)
     event = NewEvent(

@@ -14,6 +14,7 @@ from bcmetal.cli.node_options import PEM_FILE, given, tls_of
 from bcmetal.cli.session import Exit, Session, shared_options, with_session
 from bcmetal.cli.tables import print_pairs
 from bcmetal.text import clean
+from bcmetal_drivers.schemes import IPMI, REDFISH, families, family_of
 
 ANSWER_S: Final = 200.0
 YES_NO: Final = {True: "yes", False: "no"}
@@ -48,10 +49,9 @@ def doctor(session: Session, /, address: str, credential: str | None, fingerprin
         session.answer(found)
     else:
         _show(found)
-        _show_next(found, address, credential, fingerprint)
+        _show_next(found, address, credential, fingerprint, ca)
     login = found.get("login")
-    there = found["redfish"]["there"] or found["ipmi"]["there"]
-    if not there or (login is not None and not login["ok"]):
+    if not _there(found, address) or (login is not None and not login["ok"]):
         sys.exit(Exit.FAILED)
 
 
@@ -136,18 +136,41 @@ def _show_login(login: Mapping[str, Any]) -> None:
         click.echo(clean(f"  lacks {name}: {why}"))
 
 
-def _show_next(found: Mapping[str, Any], address: str, credential: str | None, fingerprint: str | None) -> None:
-    redfish = found["redfish"]
-    if not redfish["there"] and not found["ipmi"]["there"]:
+def _show_next(
+    found: Mapping[str, Any], address: str, credential: str | None, fingerprint: str | None, ca: Path | None
+) -> None:
+    if not _there(found, address):
         return
-    certificate = redfish["certificate"] if redfish["there"] else None
-    if certificate is not None and fingerprint is not None and certificate["trusted"] is False:
-        click.echo("next: find out why this is another certificate than the one that you know; do not enrol it before")
+    redfish = found["redfish"]
+    certificate = redfish["certificate"] if _family(address) != IPMI else None
+    if certificate is not None and certificate["trusted"] is False:
+        known = "the one that you know" if fingerprint is not None else "one that a trusted CA vouches for"
+        click.echo(f"next: find out why this is another certificate than {known}; do not enrol it before")
+        if fingerprint is None:
+            click.echo(
+                "  if it should be: compare its fingerprint with the one on the BMC's own page, then give --fingerprint"
+            )
         return
     words = ["bcmetal", "node", "enroll", address]
-    if certificate is not None and certificate["trusted"] is not True:
-        words += ["--fingerprint", certificate["fingerprint"]]
-    elif fingerprint is not None:
+    if fingerprint is not None:
         words += ["--fingerprint", fingerprint]
+    elif ca is not None:
+        words += ["--ca", str(ca)]
+    elif certificate is not None and redfish["there"] and certificate["trusted"] is None:
+        words += ["--fingerprint", certificate["fingerprint"]]
     words += ["--credential", credential or "NAME", "--wait"]
     click.echo(f"next: {clean(shlex.join(words))}")
+
+
+def _there(found: Mapping[str, Any], address: str) -> bool:
+    """Whether anything that the address names is there."""
+    family = _family(address)
+    return any(found[one]["there"] for one in families() if family in ("", one))
+
+
+def _family(address: str) -> str:
+    """The protocol that an address names, which the daemon found to be one; all names of makers are Redfish's."""
+    scheme, separator, _ = address.strip().lower().partition("://")
+    if not separator:
+        return ""
+    return IPMI if family_of(scheme) == IPMI else REDFISH

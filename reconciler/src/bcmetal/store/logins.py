@@ -5,6 +5,7 @@ Digests are the vault's: one of the account's name, one of name and password tog
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -45,6 +46,7 @@ _ROTATED: Final = select(
     )
 )
 _MOVE: Final = update(bmc_logins).where(bmc_logins.c.bmc_id == bindparam("stranger")).values(bmc_id=bindparam("known"))
+_STRANGERS: Final = select(exists().where(bmc_logins.c.bmc_id.startswith("at:")))
 _PRUNE: Final = delete(bmc_logins).where(bmc_logins.c.at < bindparam("before"))
 
 
@@ -93,9 +95,15 @@ def stranger(host: str) -> str:
     return f"at:{host}"
 
 
-def move(c: Connection, host: str, bmc_id: str) -> None:
-    """It is enrolled now: what was tried there before counts."""
-    c.execute(_MOVE, {"stranger": stranger(host), "known": bmc_id})
+def of_strangers(c: Connection) -> bool:
+    """Whether anything was tried at BMCs that are not enrolled."""
+    return bool(c.execute(_STRANGERS).scalar_one())
+
+
+def move(c: Connection, hosts: Sequence[str], bmc_id: str) -> None:
+    """It is enrolled now: what was tried there before counts, under whichever of these."""
+    for host in hosts:
+        c.execute(_MOVE, {"stranger": stranger(host), "known": bmc_id})
 
 
 def rotated_since(c: Connection, bmc_id: str, since: Micros) -> bool:
