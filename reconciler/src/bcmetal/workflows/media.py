@@ -9,7 +9,7 @@ from bcmetal.decisions import Again, Back, Done, Failed
 from bcmetal.store import media
 from bcmetal.store.values import SetNode, SetSighting
 from bcmetal.workflows.machine import Machine, Outcome
-from bcmetal.workflows.steps import power_on
+from bcmetal.workflows.steps import forget_the_power, power_on
 from bcmetal_drivers.capabilities import BootOnce, Power, VirtualMedia, need
 from bcmetal_drivers.resources import BootDevice, BootMode, PowerState
 
@@ -116,10 +116,12 @@ async def start_from_the_medium(m: Machine) -> Outcome:
             if seen is None:
                 m.remember(on_seen_at=m.now)
             elif seen > OVERRIDE_USED_UP_S:
-                m.remember(on_seen_at=None, on_first_at=None, on_asked_at=None)
+                m.remember(on_seen_at=None)
+                forget_the_power(m, "on")
                 return Back("power_off", "the machine is on, and its boot override was not used")
             return Again("waits for the machine to use its boot override", 2.0)
-        m.remember(on_seen_at=None, on_first_at=None, on_asked_at=None)
+        m.remember(on_seen_at=None)
+        forget_the_power(m, "on")
         m.note(SetNode({"desired_power": "on"}))
         return Done()
     outcome = await power_on(m)

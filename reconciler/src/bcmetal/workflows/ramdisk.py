@@ -24,7 +24,14 @@ from bcmetal.store import agents, boot_tokens, media, netboot
 from bcmetal.store.values import SetNode, SetSighting
 from bcmetal.workflows.machine import Machine, Outcome, Step
 from bcmetal.workflows.media import PLAIN_HTTP_WHY, arm, insert_the_medium, inserted
-from bcmetal.workflows.steps import clear_boot_override, eject_media, power_off, power_on, withdraw_the_medium
+from bcmetal.workflows.steps import (
+    clear_boot_override,
+    eject_media,
+    forget_the_power,
+    power_off,
+    power_on,
+    withdraw_the_medium,
+)
 from bcmetal.workflows.wrapped import once_more
 from bcmetal_drivers.capabilities import BootOnce, Power, VirtualMedia, need, offers
 from bcmetal_drivers.errors import Unsupported
@@ -42,7 +49,8 @@ NETWORK_WHY: Final = (
 
 def boot_anew(m: Machine, why: str) -> Back:
     """Start over from the power-off, with a new token and a medium of its own."""
-    m.remember(boot_offered=None, agent_awaited_at=None, boot_looked_at=None, on_first_at=None, on_asked_at=None)
+    m.remember(boot_offered=None, agent_awaited_at=None, boot_looked_at=None)
+    forget_the_power(m, "on")
     return Back("power_off", why)
 
 
@@ -144,7 +152,7 @@ async def start_the_ramdisk(m: Machine) -> Outcome:
     power = await m.look(need(m.bmc, Power).power_state)
     m.note(SetSighting(power=power))
     if power is PowerState.ON:
-        m.remember(on_first_at=None, on_asked_at=None)
+        forget_the_power(m, "on")
         m.note(SetNode({"desired_power": "on"}))
         return Done()
     if power is PowerState.OFF:

@@ -39,28 +39,38 @@ async def power_off(m: Machine) -> Outcome:
     power = await m.look(need(m.bmc, Power).power_state)
     m.note(SetSighting(power=power))
     if power is PowerState.OFF:
-        m.remember(off_first_at=None, off_asked_at=None, took_down=True)
+        forget_the_power(m, "off")
+        m.remember(took_down=True)
         m.note(SetNode({"desired_power": "off"}))
         return Done()
     return await _ask_for_power(m, power, PowerState.ON, PowerAction.OFF, "off")
 
 
+def forget_the_power(m: Machine, word: str) -> None:
+    """Forget since when it is to power `word` (`on`, `off`): whoever wants that next begins anew."""
+    m.remember(**{f"{word}_first_at": None, f"{word}_asked_at": None, f"{word}_passing_at": None})
+
+
 async def _ask_for_power(m: Machine, power: PowerState, present: PowerState, action: PowerAction, word: str) -> Outcome:
-    """Ask once, look, and ask again only after a while; give up in words."""
+    """Ask once, look, and ask again only after a while; give up in words, but only on a machine that was asked.
+
+    `present` is the state that an ask begins from; every other one is a state of passage.
+    """
     if power is PowerState.UNKNOWN:
         return wait_to_be_told(m)
     if m.memo.get("untold_at") is not None:
         m.remember(untold_at=None, untold_seen_at=None)
+    passing = m.since_s(f"{word}_passing_at")
+    if (power is present) is (passing is not None):  # on its way, or it only looks so; or no longer
+        m.remember(**{f"{word}_passing_at": None if power is present else m.now})
     waited = m.since_s(f"{word}_first_at")
-    if waited is None and power is not present:  # on its way already, or it only looks so
-        m.remember(**{f"{word}_first_at": m.now})
     if waited is not None and waited > POWER_PATIENCE_S:
-        m.remember(**{f"{word}_first_at": None, f"{word}_asked_at": None})
+        forget_the_power(m, word)
         return Failed(
             "power-not-reached", f"waited {waited:.0f} s for it to power {word}, and the BMC still shows {power}"
         )
     asked = m.since_s(f"{word}_asked_at")
-    stuck = power is not present and waited is not None and waited > STUCK_S
+    stuck = power is not present and passing is not None and passing > STUCK_S
     if (power is present or stuck) and (asked is None or asked >= ASK_AGAIN_S):
         if action is PowerAction.ON:
             wait_s = await m.power_slot_wait_s()
@@ -90,7 +100,7 @@ async def power_on(m: Machine) -> Outcome:
     power = await m.look(need(m.bmc, Power).power_state)
     m.note(SetSighting(power=power))
     if power is PowerState.ON:
-        m.remember(on_first_at=None, on_asked_at=None)
+        forget_the_power(m, "on")
         m.note(SetNode({"desired_power": "on"}))
         return Done()
     return await _ask_for_power(m, power, PowerState.OFF, PowerAction.ON, "on")
