@@ -19,6 +19,7 @@ from bcmetal_drivers.emulated.rack import Rack, Rule
 from bcmetal_drivers.errors import Busy, DriverError, MaybeSent, Refused, Unsupported
 from bcmetal_drivers.resources import JobState
 from bcmetal_drivers.steady import steadily
+from bcmetal_drivers.wire import CutShort
 from driver_bench import LIMITS, Bench, Seat, ended
 from rack_client import dialling
 
@@ -198,6 +199,56 @@ def test_hpes_form_carries_the_token_of_the_session_that_it_is_sent_in(tmp_path:
         assert versions(bmc)[NIC] == "23.1.0"
 
 
+def test_hpes_form_that_was_taken_is_no_error_where_the_service_cannot_tell_how_it_goes(tmp_path: Path) -> None:
+    bench = Bench("hpe", lambda rack: rack.add_redfish("ilo", behaviours=("push-by-form",), update_s=0.3), {})
+    with Rack() as rack, ExitStack() as closing:
+        seat = Seat(bench, rack, bench.add(rack), closing)
+        rack.start()
+        bmc = need(seat.open(), Firmware)
+        failing: list[int] = []
+
+        def fails_from_here(_: float) -> None:
+            if not failing:
+                failing.append(
+                    rack.rule(Rule(action="refuse", method="GET", path="/UpdateService$", times=2, status=503))
+                )
+
+        job = bmc.push_firmware(an_image(tmp_path), (), fails_from_here)
+        assert job.state is JobState.RUNNING
+        assert rack.fired(failing[0]) > 0
+        ended(bmc, job)
+        assert versions(bmc)[NIC] == "23.1.0"
+        assert [path.rpartition("/")[2] for _, path in seat.effects()] == ["uploadFile"]
+
+
+def test_targets_that_cannot_be_given_back_are_no_error_of_a_push_that_was_taken(redfish: Seat, tmp_path: Path) -> None:
+    redfish.bmc.set(update_forms=("push",), update_s=0.1)
+    failing: list[int] = []
+
+    def fails_from_here(_: float) -> None:
+        if not failing:
+            failing.append(redfish.rack.rule(Rule(action="refuse", method="PATCH", path="/UpdateService$", status=500)))
+
+    bmc = need(redfish.open(), Firmware)
+    assert ended(bmc, bmc.push_firmware(an_image(tmp_path), (NIC,), fails_from_here)).state is JobState.DONE
+    assert redfish.rack.fired(failing[0]) > 0
+
+
+@pytest.mark.parametrize("hands_off", [False, True])
+def test_who_ends_a_push_because_another_has_the_machine_writes_nothing_more(
+    redfish: Seat, tmp_path: Path, hands_off: bool
+) -> None:
+    redfish.bmc.set(update_forms=("push",))
+    bmc = need(redfish.open(), Firmware)
+
+    def ends(_: float) -> None:
+        raise CutShort(hands_off=hands_off)
+
+    with pytest.raises(CutShort):
+        bmc.push_firmware(an_image(tmp_path), (NIC,), ends)
+    assert redfish.rack.requests(redfish.bmc)["PATCH"] == (1 if hands_off else 2)
+
+
 def test_the_targets_of_a_plain_push_are_reserved_and_given_back(redfish: Seat, tmp_path: Path) -> None:
     redfish.bmc.set(update_forms=("push",))
     bmc = need(redfish.open(), Firmware)
@@ -315,6 +366,26 @@ def test_a_task_that_cannot_be_found_at_first_is_not_gone(redfish: Seat, shelf: 
     bmc = need(redfish.open(), Firmware)
     assert ended(bmc, bmc.update_firmware(f"{shelf.url}/nic.bin")).state is JobState.DONE
     assert redfish.rack.fired(late) == 3
+
+
+@pytest.mark.parametrize("way", ["fetched", "sent", "lost"])
+@pytest.mark.parametrize(("status", "times"), [(503, 2), (429, 1), (403, 1), (405, 1), (501, 1)])
+def test_an_update_that_was_taken_is_followed_whatever_the_first_look_at_its_task_is_answered(
+    redfish: Seat, shelf: Shelf, tmp_path: Path, way: str, status: int, times: int
+) -> None:
+    redfish.bmc.set(update_s=0.1)
+    failing = redfish.rack.rule(
+        Rule(action="refuse", method="GET", path=r"/Tasks/\d+$", times=times, status=status, message="No.")
+    )
+    if way == "lost":
+        redfish.rack.rule(Rule(action="drop_after", method="POST", path=UPDATE, times=1))
+    bmc = need(redfish.open(), Firmware)
+    job = bmc.push_firmware(an_image(tmp_path)) if way == "sent" else bmc.update_firmware(f"{shelf.url}/nic.bin")
+    assert redfish.rack.fired(failing) == times
+    assert job.ref
+    assert ended(bmc, job).state is JobState.DONE
+    assert len(redfish.effects()) == 1
+    assert versions(bmc)[NIC] == "23.1.0"
 
 
 def test_an_update_whose_task_is_not_named_is_found_among_the_tasks(

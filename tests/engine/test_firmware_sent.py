@@ -14,10 +14,10 @@ from bcmetal.errors import Stale
 from bcmetal.states import State, Verb
 from bcmetal.store import operations
 from bcmetal.store.values import OperationRow
-from bcmetal.workflows.machine import CutShort
 from bcmetal.workflows.watched import watched
 from bcmetal_drivers.emulated.firmware import image
 from bcmetal_drivers.emulated.rack import EmulatedBmc
+from bcmetal_drivers.wire import CutShort
 from emulated_site import OnASite, Site
 from engine.test_firmware import failure, front, on_a_site_with
 from engine.test_turns_at_a_bmc import a_turn
@@ -133,6 +133,7 @@ def test_the_thread_that_sends_ends_by_itself_once_the_lease_is_over(on_a_site: 
         turn.lease.left = 0.0
         with pytest.raises(CutShort) as cut:
             told(0.2)
+        assert cut.value.hands_off
         with pytest.raises(Stale):
             await watching.__aexit__(CutShort, cut.value, None)
 

@@ -240,7 +240,7 @@ class Firmware(Protocol):
         """Send the image (MultipartHttpPushUri, else HttpPushUri), which may take longer than `Limits.total_s` while it goes on.
 
         `told` is called from the same thread with how much went out, until all did (below 1); what it raises ends the push, of which nothing is begun then.
-        One that the BMC stopped taking is Busy.
+        `wire.CutShort` says with it whether the BMC may still be written to, to tidy up. One that the BMC stopped taking is Busy.
         """
         ...
 

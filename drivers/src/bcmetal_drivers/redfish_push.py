@@ -22,7 +22,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from bcmetal_drivers.door import WithToken, tolerated
-from bcmetal_drivers.errors import Busy, Malformed, MaybeSent, Refused, Unsupported
+from bcmetal_drivers.errors import Busy, DriverError, Malformed, MaybeSent, Refused, Unsupported
 from bcmetal_drivers.learned import PATH
 from bcmetal_drivers.quirks import PushForm
 from bcmetal_drivers.redfish_actions import APPLY_TIME, action, apply_times
@@ -31,7 +31,7 @@ from bcmetal_drivers.redfish_maker import quirks_for
 from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.redfish_update_begun import SIMPLE_UPDATE, begin, service
 from bcmetal_drivers.resources import Job, JobState
-from bcmetal_drivers.wire import Answer, Upload
+from bcmetal_drivers.wire import Answer, CutShort, Upload
 
 MULTIPART, PUSH, TARGETS = "MultipartHttpPushUri", "HttpPushUri", "HttpPushUriTargets"
 TARGETS_BUSY: Final = f"{TARGETS}Busy"
@@ -178,7 +178,11 @@ def _push_form(tree: Tree, path: str, uri: str, form: PushForm, image: Image) ->
         return image.among(parts, form.file), {"Cookie": f"{form.session_field}={token}"}
 
     job = begin(tree, "form", {"form": {}}, lambda _: tree.door.post(uri, data=WithToken(in_the_session)))
-    return job if job.ref else _state(tree, path, form) or job
+    if job.ref:
+        return job
+    with tolerated(DriverError):
+        return _state(tree, path, form) or job
+    return Job(path, JobState.RUNNING)  # it took the image, and cannot tell just now how it stands
 
 
 def state_of_the_service(tree: Tree, ref: str) -> Job | None:
@@ -222,7 +226,11 @@ def _reserved(tree: Tree, path: str, update_service: dict[str, Any], targets: tu
         tree.patch(path, {TARGETS: list(targets)})
     try:
         yield
+    except CutShort as cut:
+        if cut.hands_off:
+            reserves = {}
+        raise
     finally:
         if reserves:
-            with tolerated(Refused, Unsupported, Busy, Malformed, MaybeSent):
+            with tolerated(DriverError):
                 tree.patch(path, {TARGETS_BUSY: False})

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import sushy.exceptions
 
-from bcmetal_drivers.door import Door
-from bcmetal_drivers.errors import Malformed, TaskFailed
+from bcmetal_drivers.door import Door, tolerated
+from bcmetal_drivers.errors import DriverError, Malformed, TaskFailed, TimedOut
 from bcmetal_drivers.origin import path_alone
 from bcmetal_drivers.redfish_document import number, printable, text
 from bcmetal_drivers.refusals import retry_after_s
@@ -86,19 +86,30 @@ def read_job(door: Door, ref: str) -> Job:
     return Job(ref, JobState.RUNNING if answer.status_code == 202 else JobState.DONE)
 
 
+def of_accepted(door: Door, ref: str) -> Job:
+    """How what a BMC accepted stands. No error of the look leaves: it would say of the action that it was refused. It is looked at again."""
+    with tolerated(DriverError):
+        return read_job(door, ref)
+    return Job(ref, JobState.RUNNING)
+
+
 def started(door: Door, answer: Answer) -> Job:
-    """The job that an accepted action began; seen once, so that a later 404 means that it is gone."""
+    """The job that an accepted action began; seen once, so that a later 404 means that it is gone.
+
+    Raises Malformed for an answer that cannot be read; a look that fails raises nothing.
+    """
     if answer.status_code != 202:
         body = _body(answer)
         return _of(reference(answer) or "", body) if _is_task(body) else Job("", JobState.DONE)
     ref = reference(answer)
     if ref is None:
         return Job("", JobState.UNKNOWN, None, "the BMC names no task")
-    job = read_job(door, ref)
+    job = of_accepted(door, ref)
     end = time.monotonic() + GRACE_S
-    while job.message == GONE and time.monotonic() < end:
-        time.sleep(door.left_s(POLL_S))
-        job = read_job(door, ref)
+    with tolerated(TimedOut):
+        while job.message == GONE and time.monotonic() < end:
+            time.sleep(door.left_s(POLL_S))
+            job = of_accepted(door, ref)
     return job
 
 

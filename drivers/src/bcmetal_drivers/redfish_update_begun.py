@@ -11,7 +11,7 @@ from bcmetal_drivers.door import tolerated
 from bcmetal_drivers.errors import DriverError, MaybeSent, Refused, Unsupported
 from bcmetal_drivers.redfish_actions import NEXT_FORM
 from bcmetal_drivers.redfish_document import link
-from bcmetal_drivers.redfish_tasks import read_job, reference, started
+from bcmetal_drivers.redfish_tasks import of_accepted, started
 from bcmetal_drivers.redfish_tree import Tree
 from bcmetal_drivers.refusals import all_words, refusal
 from bcmetal_drivers.resources import Job, JobState
@@ -37,7 +37,10 @@ Ask = Callable[[dict[str, object]], Answer]
 
 
 def begin(tree: Tree, what: str, forms: dict[str, dict[str, object]], ask: Ask) -> Job:
-    """The first form that is not refused; the one that was taken before comes first. A lost answer is looked for among the Tasks."""
+    """The first form that is not refused; the one that was taken before comes first. A lost answer is looked for among the Tasks.
+
+    Once a form was taken nothing is raised; what cannot be seen then is RUNNING, or UNKNOWN without a Task.
+    """
     known = tree.learned.get(what)
     order = sorted(forms, key=lambda name: name != known)
     before = frozenset(_tasks(tree))
@@ -48,7 +51,7 @@ def begin(tree: Tree, what: str, forms: dict[str, dict[str, object]], ask: Ask) 
             ref = _new_task(tree, before)
             if ref is None:
                 raise
-            return read_job(tree.door, ref)
+            return of_accepted(tree.door, ref)
         except sushy.exceptions.HTTPError as error:
             if not _wants_another_form(error) or name == order[-1]:
                 raise
@@ -69,13 +72,13 @@ def _wants_another_form(error: Any) -> bool:
 
 
 def _job(tree: Tree, answer: Answer, before: frozenset[str]) -> Job:
-    if answer.status_code == 202 and reference(answer) is not None:
-        return started(tree.door, answer)
-    job = started(tree.door, answer)
-    if job.ref:
-        return job
+    """Of what the BMC took. No error leaves: it would say that nothing was begun, and the update would be asked for once more."""
+    with tolerated(DriverError):
+        job = started(tree.door, answer)
+        if job.ref:
+            return job
     ref = _new_task(tree, before)
-    return read_job(tree.door, ref) if ref else Job("", JobState.UNKNOWN, None, NO_TASK)
+    return of_accepted(tree.door, ref) if ref else Job("", JobState.UNKNOWN, None, NO_TASK)
 
 
 def _new_task(tree: Tree, before: frozenset[str]) -> str | None:

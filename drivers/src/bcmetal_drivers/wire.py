@@ -64,6 +64,17 @@ class _Sock:
         """The line outlives each answer; `Line.close` ends it."""
 
 
+class CutShort(Exception):
+    """An upload was ended before all of it was sent, by whoever is told of it: the BMC begins nothing with it.
+
+    `hands_off`: nothing more may be written to the BMC either, not even to tidy up there.
+    """
+
+    def __init__(self, *, hands_off: bool = False) -> None:
+        super().__init__()
+        self.hands_off = hands_off
+
+
 @dataclass(frozen=True, slots=True)
 class Upload:
     """A request's body of which `file` is read while it is sent; `size` is the file's, and what it must still have then."""

@@ -39,11 +39,7 @@ from bcmetal.workflows.asked import Asked, asked_of
 from bcmetal_drivers.capabilities import Bmc
 from bcmetal_drivers.connection import BmcAddress, Credential, Trust, TrustKind
 from bcmetal_drivers.errors import BadAddress, Busy, LockedOut, Refused, RejectedCredentials, Unsupported
-
-
-class CutShort(Exception):
-    """An upload was ended before all of it was sent, by us: the BMC begins nothing with it."""
-
+from bcmetal_drivers.wire import CutShort
 
 P = ParamSpec("P")
 T = TypeVar("T")

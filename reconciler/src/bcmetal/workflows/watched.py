@@ -16,7 +16,8 @@ from typing import Final
 from bcmetal.errors import Stale, Unavailable
 from bcmetal.store import claims
 from bcmetal.text import size
-from bcmetal.workflows.machine import CutShort, HeldBack, Lease, Machine
+from bcmetal.workflows.machine import HeldBack, Lease, Machine
+from bcmetal_drivers.wire import CutShort
 
 log = logging.getLogger(__name__)
 
@@ -32,10 +33,11 @@ class _Watch:
     def told(self, share: float) -> None:
         """In the thread that sends."""
         self.share = share
-        if self.ends is None and self.lease.left_s() <= 0:
+        over = self.lease.left_s() <= 0
+        if self.ends is None and over:
             self.ends = Stale()
         if self.ends is not None:
-            raise CutShort
+            raise CutShort(hands_off=over or isinstance(self.ends, Stale))
 
 
 @asynccontextmanager
