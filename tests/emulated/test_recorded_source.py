@@ -12,7 +12,7 @@ from bcmetal_drivers.emulated.recorded import NoRecording, RecordedTree
 from bcmetal_drivers.emulated.recorded_source import RecordedSource, machine_of
 from bcmetal_drivers.emulated.replies import Reply
 from bcmetal_drivers.resources import BootDevice, PowerState
-from rack_client import Client, FakeClock
+from rack_client import Client, FakeClock, dialling
 from recorded.trees import MANAGER, ROOT, SYSTEM, everything, link
 
 BIOS = f"{SYSTEM}/Bios"
@@ -130,3 +130,15 @@ def test_the_racks_rules_hold_over_it(bmc: EmulatedBmc, client: Client) -> None:
     assert client.get(SYSTEM).doc["PowerState"] == "Off", "it was acknowledged, and not done"
     client.post(RESET, {"ResetType": "On"})
     assert client.get(SYSTEM).doc["PowerState"] == "On"
+
+
+@pytest.mark.parametrize("query", ["$skip=2", "%24skip=2"])
+def test_a_page_is_found_however_its_query_is_written(query: str, clock: FakeClock) -> None:
+    docs = documents()
+    second = f"{SYSTEM}/Memory?$skip=2"
+    docs[second] = {"@odata.id": f"{SYSTEM}/Memory", "Members": [link(f"{SYSTEM}/Memory/DIMM2")]}
+    rack, tree = Rack(clock=clock), RecordedTree(docs)
+    machine = machine_of(tree, clock)
+    bmc = rack.add_redfish("paged", machine=machine, source=RecordedSource(tree, machine))
+    with rack, dialling(bmc) as client:
+        assert client.get(f"{SYSTEM}/Memory?{query}").doc["Members"] == docs[second]["Members"]

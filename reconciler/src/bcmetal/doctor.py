@@ -6,10 +6,10 @@ It has a few threads of its own, so that looks at dead addresses hold up no step
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection
 
@@ -41,6 +41,7 @@ from bcmetal_drivers.lacking import lacks
 from bcmetal_drivers.resources import Inventory
 from bcmetal_drivers.schemes import IPMI, REDFISH, REDFISH_HTTP, SCHEMES, family_of
 
+T = TypeVar("T")
 AT_ONCE: Final = 4
 RESOLVE_S: Final = 3.0
 LOOK: Final = Limits(connect_s=4.0, read_s=6.0, total_s=8.0)
@@ -221,14 +222,20 @@ def _session(bmc: Bmc) -> str | None:
     return how if isinstance(how, str) else None
 
 
-def _account(bmc: Bmc, username: str) -> Json | None:
-    """Of the credential's own; None where the BMC does not show it."""
+def _shown(read: Callable[[], T]) -> T | None:
+    """None where the BMC does not show it. A login that is refused meanwhile is raised: it counts."""
     try:
-        found = next((one for one in need(bmc, Accounts).accounts() if one.username == username), None)
-    except (RejectedCredentials, LockedOut):  # a login that counts
+        return read()
+    except (RejectedCredentials, LockedOut):
         raise
     except DriverError:
         return None
+
+
+def _account(bmc: Bmc, username: str) -> Json | None:
+    """Of the credential's own; None where the BMC does not show it."""
+    accounts = _shown(lambda: need(bmc, Accounts).accounts()) or ()
+    found = next((one for one in accounts if one.username == username), None)
     if found is None:
         return None
     return {
@@ -241,11 +248,8 @@ def _account(bmc: Bmc, username: str) -> Json | None:
 
 
 def _policy(bmc: Bmc) -> Json | None:
-    try:
-        rules = need(bmc, AccountControl).account_policy()
-    except (RejectedCredentials, LockedOut):
-        raise
-    except DriverError:
+    rules = _shown(lambda: need(bmc, AccountControl).account_policy())
+    if rules is None:
         return None
     return {
         "passwordShortest": rules.password_shortest,

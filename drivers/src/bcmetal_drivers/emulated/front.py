@@ -386,7 +386,8 @@ class RedfishFront:
                 answer.doc["Members"] = rotated(answer.doc["Members"], self._shuffles)
             if rule is not None and len(answer.doc["Members"]) > rule.rule.n and rule.fire():
                 size = rule.rule.n
-            _page(answer.doc, call.request, size)
+            if size is not None:  # else the source's own pages, if it has any
+                _page(answer.doc, call.request, size)
         etag = self._etag(answer.doc)
         if self.quirks.etag_form != "absent":
             answer.headers["ETag"] = etag
@@ -446,12 +447,12 @@ def _basic(header: str | None) -> tuple[str, str]:
     return username, password
 
 
-def _page(doc: dict[str, Any], request: Request, size: int | None) -> None:
+def _page(doc: dict[str, Any], request: Request, size: int) -> None:
     query = parse_qs(request.query)
     skipped = query.get("$skip", ["0"])[0]
     first = int(skipped) if skipped.isdigit() else 0
     members = doc["Members"]
-    end = len(members) if size is None else first + size
+    end = first + size
     doc["Members@odata.count"] = len(members)
     doc["Members"] = members[first:end]
     if end < len(members):

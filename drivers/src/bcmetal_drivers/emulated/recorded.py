@@ -72,6 +72,13 @@ def key(path: str) -> str:
     return path.partition("#")[0].rstrip("/").lower() or "/"
 
 
+def dig(doc: Any, *names: str) -> Any:
+    """What stands under these keys, one in the other; None where there is nothing."""
+    for name in names:
+        doc = doc.get(name) if isinstance(doc, dict) else None
+    return doc
+
+
 def merged(doc: Any, patch: Any) -> Any:
     """As a JSON merge patch (RFC 7396), but that a null is a value here: Redfish has no way to remove a property by PATCH."""
     if not isinstance(patch, Mapping):

@@ -29,7 +29,7 @@ from bcmetal_drivers.emulated import recorded_media
 from bcmetal_drivers.emulated.accounts import Accounts, Login
 from bcmetal_drivers.emulated.messages import Answer, Refusal, Request, not_found
 from bcmetal_drivers.emulated.quirks import Quirks
-from bcmetal_drivers.emulated.recorded import ROOT, RecordedTree, key
+from bcmetal_drivers.emulated.recorded import ROOT, RecordedTree, dig, key
 from bcmetal_drivers.emulated.serve import Listener, certificate, certificate_pem, drop, fingerprint
 from bcmetal_drivers.emulated.sessions import Sessions, TableFull
 
@@ -69,7 +69,7 @@ class RecordedService:
         self._lock = threading.Lock()
         self._accounts = Accounts(username, self.password, time.monotonic, lambda failures: None)
         self._sessions = Sessions(self.quirks, time.monotonic)
-        sessions = _dig(tree.document(ROOT), "Links", "Sessions", "@odata.id")
+        sessions = dig(tree.document(ROOT), "Links", "Sessions", "@odata.id")
         self._sessions_path = key(sessions if isinstance(sessions, str) else f"{ROOT}/SessionService/Sessions")
 
     def sessions(self) -> int:
@@ -151,14 +151,14 @@ class RecordedService:
 
     def _with_members(self, path: str) -> dict[str, Any] | None:
         """A collection with its members in it, one level deep, where the service says that it can."""
-        can = _dig(self.tree.document(ROOT), "ProtocolFeaturesSupported", "ExpandQuery")
+        can = dig(self.tree.document(ROOT), "ProtocolFeaturesSupported", "ExpandQuery")
         collection = self.tree.document(path)
-        members = _dig(collection, "Members")
+        members = dig(collection, "Members")
         if not self.expands or not isinstance(can, dict) or not isinstance(members, list):
             return None
         whole = []
         for one in members:
-            at = _dig(one, "@odata.id")
+            at = dig(one, "@odata.id")
             doc = self.tree.document(at) if isinstance(at, str) and key(at) not in self.failing else None
             if isinstance(doc, dict):
                 self.reads[key(at)] += 1
@@ -191,7 +191,7 @@ class RecordedService:
 
     def _reset(self, where: str, doc: Mapping[str, Any], asked: object) -> Answer:
         kind = asked.lower() if isinstance(asked, str) else ""
-        offered = _dig(doc, "Actions", "#ComputerSystem.Reset", "ResetType@Redfish.AllowableValues")
+        offered = dig(doc, "Actions", "#ComputerSystem.Reset", "ResetType@Redfish.AllowableValues")
         if isinstance(offered, list) and asked not in offered:
             raise Refusal(400, "ActionParameterNotSupported", f"ResetType {asked} is not supported.")
         on = doc.get("PowerState") == "On"
@@ -275,12 +275,6 @@ class RecordedBmc(RecordedService):
             headers += [("Content-Type", answer.content_type), ("Content-Length", str(len(payload)))]
         start_response(answer.line, headers)
         return [payload]
-
-
-def _dig(doc: Any, *names: str) -> Any:
-    for name in names:
-        doc = doc.get(name) if isinstance(doc, dict) else None
-    return doc
 
 
 def _etag(doc: Any) -> str:

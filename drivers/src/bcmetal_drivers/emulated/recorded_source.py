@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
+from urllib.parse import unquote
 from uuid import UUID
 
 from pydantic import SecretStr
@@ -22,7 +23,7 @@ from bcmetal_drivers.emulated import services
 from bcmetal_drivers.emulated.interior import ROOT, Call, Interior, accepted, link
 from bcmetal_drivers.emulated.machine import CD, EmulatedDrive, Hardware, Machine, WrongState
 from bcmetal_drivers.emulated.messages import Answer, Refusal, Request, not_found
-from bcmetal_drivers.emulated.recorded import NoRecording, RecordedTree, key
+from bcmetal_drivers.emulated.recorded import NoRecording, RecordedTree, dig, key
 from bcmetal_drivers.emulated.source import compiled, routed
 from bcmetal_drivers.emulated.systems import BOOT_TARGETS, MODES, POWER_WORDS, RESETS
 from bcmetal_drivers.resources import BootDevice
@@ -42,7 +43,7 @@ def machine_of(tree: RecordedTree, clock: Callable[[], float]) -> Machine:
     """The recording's first system as a machine that is off, its drives clean. Raises NoRecording where the tree has no system."""
     path = _first_system(tree)
     doc = _mapping(tree.document(path))
-    memory = _dig(doc, "MemorySummary", "TotalSystemMemoryGiB")
+    memory = dig(doc, "MemorySummary", "TotalSystemMemoryGiB")
     hardware = Hardware(
         name=_text(doc, "HostName") or path.rpartition("/")[2],
         system_id=path.rpartition("/")[2],
@@ -73,8 +74,8 @@ class RecordedSource:
     def __init__(self, tree: RecordedTree, machine: Machine) -> None:
         self.tree = tree
         self._system = key(_first_system(tree))
-        self._bios = _key(_dig(tree.document(self._system), "Bios", "@odata.id"))
-        self._bios_settings = _key(_dig(tree.document(self._bios), *SETTINGS))
+        self._bios = _key(dig(tree.document(self._system), "Bios", "@odata.id"))
+        self._bios_settings = _key(dig(tree.document(self._bios), *SETTINGS))
         self._bios_pending: dict[str, Any] = {}
         self._dell_boot = ""  # where the first boot device is written, once it was
         machine.at_boot.append(self._at_boot)
@@ -99,7 +100,7 @@ class RecordedSource:
 
     def _read(self, inside: Interior, request: Request) -> Answer:
         path = key(request.path)
-        paged = f"{path}?{request.query.lower()}"
+        paged = f"{path}?{unquote(request.query).lower()}"
         doc = self.tree.document(paged if request.query and paged in self.tree else path)
         if doc is None:
             raise not_found(request.path)
@@ -158,7 +159,7 @@ class RecordedSource:
             self.tree.write(path, wanted)
         if DELL_FIRST in _mapping(wanted.get("Attributes")):
             self._dell_boot = path
-            cd = _dig(self.tree.document(path), "Attributes", DELL_FIRST) == "VCD-DVD"
+            cd = dig(self.tree.document(path), "Attributes", DELL_FIRST) == "VCD-DVD"
             _machine(inside).arm(BootDevice.CD if cd else BootDevice.NONE, once=True)
         return self._read(inside, request)
 
@@ -182,7 +183,7 @@ class RecordedSource:
         return Answer(204)
 
     def _system_settings(self) -> str:
-        return _key(_dig(self.tree.document(self._system), *SETTINGS))
+        return _key(dig(self.tree.document(self._system), *SETTINGS))
 
     def _known_to_bios(self, attributes: object) -> dict[str, Any]:
         known = _mapping(_mapping(self.tree.document(self._bios)).get("Attributes"))
@@ -239,7 +240,7 @@ def _change_password(inside: Interior, doc: Mapping[str, Any], password: object)
 
 
 def _reset(machine: Machine, doc: Mapping[str, Any], asked: object) -> None:
-    offered = _dig(doc, "Actions", "#ComputerSystem.Reset", "ResetType@Redfish.AllowableValues")
+    offered = dig(doc, "Actions", "#ComputerSystem.Reset", "ResetType@Redfish.AllowableValues")
     action = RESETS.get(asked) if isinstance(asked, str) else None
     if action is None or (isinstance(offered, list) and asked not in offered):
         raise Refusal(400, "ActionParameterNotSupported", f"ResetType {asked} is not supported.")
@@ -294,7 +295,7 @@ def _machine(inside: Interior) -> Machine:
 
 def _first_system(tree: RecordedTree) -> str:
     members = _mapping(tree.document(f"{ROOT}/Systems")).get("Members")
-    first = _dig(members[0], "@odata.id") if isinstance(members, list) and members else None
+    first = dig(members[0], "@odata.id") if isinstance(members, list) and members else None
     if not isinstance(first, str) or not isinstance(tree.document(first), dict):
         raise NoRecording("there is no system in it")
     return first.rstrip("/")
@@ -332,12 +333,6 @@ def _uuid(text: str) -> UUID:
 
 def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def _dig(doc: object, *names: str) -> object:
-    for name in names:
-        doc = _mapping(doc).get(name)
-    return doc
 
 
 def _text(doc: Mapping[str, Any], name: str) -> str:

@@ -56,21 +56,19 @@ from bcmetal_agent.wire import TRUST_BUNDLE_PATH
 log = logging.getLogger(__name__)
 
 REGISTERED: Final = (
-    *(
-        audit,
-        consoles,
-        doctor,
-        enrolling,
-        erasure,
-        freeze,
-        images,
-        join_requests,
-        join_tokens,
-        joined,
-        logs,
-        metal,
-        reads,
-    ),
+    audit,
+    consoles,
+    doctor,
+    enrolling,
+    erasure,
+    freeze,
+    images,
+    join_requests,
+    join_tokens,
+    joined,
+    logs,
+    metal,
+    reads,
 )
 HELD_REASON: Final = "configuration-differs"
 BODY_LIMIT: Final = 256 * 1024

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from bcmetal import models
-from bcmetal.answers import Diagnosis
+from bcmetal.answers_diagnosis import Diagnosis
 from bcmetal.api.calls import Call, method
 from bcmetal.api.places import PIN_FIRST, Place, place_of, reference_faults, refuse
 from bcmetal.diagnosis import Seen, shown

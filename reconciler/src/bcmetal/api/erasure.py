@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bcmetal import models_records
-from bcmetal.answers import ErasureExport, ErasureRecord, ErasureRecords
+from bcmetal.answers_erasure import ErasureExport, ErasureRecord, ErasureRecords
 from bcmetal.api.access import actions_on_pool, pool_of, pools_allowing, require, whole_tenant
 from bcmetal.api.calls import Call, method
 from bcmetal.errors import NotFound, PermissionDenied
